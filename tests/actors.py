@@ -1,0 +1,73 @@
+"""Small backends in memory and small cases, for tests of the engine."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, get_args
+
+from triagesim.answers import NurseStep
+from triagesim.cases import Case
+from triagesim.personas import PERSONAS, Persona, registry
+from triagesim.requests import Request
+
+VITALS = {"temperature": 99.1, "heartrate": 112.0, "resprate": 26.0, "o2sat": 91.0, "sbp": 98.0}
+
+
+def a_case(name: str = "syncope-01", **changes: Any) -> Case:
+    """A complete case."""
+    fields = {
+        "case_id": name,
+        "chief_complaint": "Syncope",
+        "vitals": VITALS,
+        "acuity": 2,
+        "acuity_scale": "esi",
+        "pain": 7,
+        "gender": "male",
+        "arrival_transport": "ambulance",
+    }
+    return Case.model_validate({**fields, **changes})
+
+
+def personas(role: Any, count: int = 3) -> list[Persona]:
+    """A few personas of the registry."""
+    known = registry(role)
+    return [PERSONAS[role].model_validate(known.at(number * (known.size // count))) for number in range(count)]
+
+
+class Puppet:
+    """Answers validly at random, by the request's seed alone; remembers what it was asked.
+
+    It is the plainest kind of backend: `model` and `complete(requests)`.
+    """
+
+    def __init__(self, model: str = "puppet", **fixed: Any) -> None:
+        self.model = model
+        self.fixed = fixed
+        self.requests: list[Request] = []
+
+    def complete(self, requests: list[Request]) -> list[str | Exception]:
+        """One answer a request."""
+        self.requests += requests
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request: Request) -> str:
+        """A valid answer."""
+        chance = random.Random(request.seed)
+        if not issubclass(request.output_type, NurseStep):
+            return request.output_type(
+                utterance=f"It hurts, {chance.random():.6f}.", disclosed="pain"
+            ).model_dump_json()
+        fields = request.output_type.model_fields
+        action = chance.choice(get_args(fields["action"].annotation))
+        vitals = [name for name in get_args(fields["vital"].annotation) if name] if action == "check_vital" else [None]
+        step = {
+            "understood": None if fields["understood"].annotation is type(None) else "it hurts",
+            "action": action,
+            "vital": chance.choice(vitals),
+            "utterance": f"Where does it hurt, {chance.random():.6f}?",
+            "red_flags": [f"flag {chance.randrange(4)}"] if action == "log_red_flag" else [],
+            "explanation": "so far",
+            "triage": chance.randrange(1, 6),
+            "confidence": "low",
+        }
+        return request.output_type.model_validate({**step, **self.fixed}).model_dump_json()

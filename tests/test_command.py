@@ -1,0 +1,299 @@
+"""The command `triagesim` and the rule's driver, as processes of their own: resume, refuse, stop, survive kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triagesim.jsonl import read_lines
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "resources" / "cases" / "examples.jsonl"
+VIGNETTES = ROOT / "resources" / "cases" / "vignettes.jsonl"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+OPTIONS = (
+    *("--model", "--nurse-model", "--patient-model", "--cases", "--nurse-personas", "--patient-personas", "--out"),
+    *("--algorithm", "--limit", "--episodes-per-case", "--max-turns", "--min-questions", "--sampling"),
+    *("--concurrency", "--seed"),
+)
+COMMAND = [sys.executable, "-m", "triagesim.cli"]
+
+
+def triagesim(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=cwd, check=False, timeout=120)
+
+
+def simulate(out: Path, *more: object) -> subprocess.CompletedProcess[str]:
+    return triagesim("--model", "agenda", "--cases", EXAMPLES, "--out", out, *more)
+
+
+def ids(path: Path) -> list[str]:
+    return sorted(episode["episode_id"] for _, episode in read_lines(path))
+
+
+def test_help_names_the_documented_options_and_loads_nothing_heavy() -> None:
+    text = triagesim("--help").stdout
+    for option in OPTIONS:
+        assert option in text
+    code = "import sys, triagesim, triagesim.cli; print(sorted({'pydantic', 'numpy', 'xllamacpp'} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_a_run_appends_each_episode_and_prints_the_summary(tmp_path: Path) -> None:
+    done = simulate(tmp_path / "run.jsonl", "--episodes-per-case", 2)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["episodes"] == 6
+    assert 0 <= summary["accuracy"] <= 1
+    assert len(ids(tmp_path / "run.jsonl")) == 6
+    assert "6/6 episodes" in done.stderr
+
+
+def test_the_same_command_again_asks_nothing_and_changes_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "run.jsonl"
+    simulate(out)
+    before = out.read_bytes()
+    again = simulate(out)
+    assert again.returncode == 0
+    assert out.read_bytes() == before
+    assert "3 episodes are there already, 0 to go" in again.stderr
+
+
+def test_an_interrupted_run_goes_on_with_what_is_missing(tmp_path: Path) -> None:
+    out = tmp_path / "run.jsonl"
+    simulate(out)
+    whole = out.read_bytes()
+    first = whole.split(b"\n")[0] + b"\n"
+    out.write_bytes(first + whole[len(first) : len(first) + 40])
+    assert simulate(out).returncode == 0
+    assert out.read_bytes().startswith(first)
+    assert sorted(out.read_bytes().splitlines()) == sorted(whole.splitlines())
+
+
+def test_a_file_of_another_specification_is_refused_with_the_difference(tmp_path: Path) -> None:
+    out = tmp_path / "run.jsonl"
+    simulate(out)
+    before = out.read_bytes()
+    refused = simulate(out, "--seed", 7)
+    assert refused.returncode == 2
+    assert "seed: 0, now 7" in refused.stderr
+    assert out.read_bytes() == before
+
+
+def test_arguments_come_from_a_file_one_a_line(tmp_path: Path) -> None:
+    (tmp_path / "run.args").write_text(
+        f"# the run\n--model\nagenda\n--cases\n{EXAMPLES}\n\n--out\n{tmp_path / 'a.jsonl'}\n--limit\n1\n",
+        encoding="utf-8",
+    )
+    assert triagesim(f"@{tmp_path / 'run.args'}").returncode == 0
+    assert len(ids(tmp_path / "a.jsonl")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--model", "ollama:x"], "unknown backend 'ollama'"),
+        (["--model", "llamacpp:"], "names no model"),
+        (["--nurse-model", "agenda"], "no model for the patient"),
+        (["--model", "vllm:org/name"], "can't run vllm yet"),
+        (["--model", "agenda", "--sampling", "{"], "not JSON"),
+        (["--model", "agenda", "--sampling", '{"doctor": {}}'], "unknown role doctor"),
+        (["--model", "agenda", "--max-turns", "0"], "whole number from 1"),
+        (["--model", "agenda", "--cases", "none.jsonl"], "none.jsonl: no such file"),
+    ],
+)
+def test_a_wrong_option_is_one_clear_error(tmp_path: Path, arguments: list[str], part: str) -> None:
+    cases = [] if "--cases" in arguments else ["--cases", str(EXAMPLES)]
+    done = triagesim(*cases, "--out", tmp_path / "x.jsonl", *arguments)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "x.jsonl").exists()
+
+
+def test_a_journal_brings_a_deleted_output_back_without_a_call(tmp_path: Path) -> None:
+    out = tmp_path / "run.jsonl"
+    simulate(out)
+    before = sorted(out.read_bytes().splitlines())
+    records = sorted(path for path in (tmp_path / "run.jsonl.journal").rglob("*.jsonl"))
+    out.unlink()
+    simulate(out)
+    assert sorted(out.read_bytes().splitlines()) == before
+    assert sorted(path for path in (tmp_path / "run.jsonl.journal").rglob("*.jsonl")) == records
+
+
+def test_status_and_show_read_what_a_run_left(tmp_path: Path) -> None:
+    out = tmp_path / "run.jsonl"
+    simulate(out)
+    status = triagesim("status", tmp_path / "run.jsonl.journal")
+    row = status.stdout.splitlines()[1].split()
+    assert row[:4] == ["run.jsonl.journal", "3", "0", "0"]
+    name = ids(out)[0]
+    shown = triagesim("show", name, out).stdout
+    episode = next(e for _, e in read_lines(out) if e["episode_id"] == name)
+    assert "baseline without a language model" in shown
+    for line in episode["transcript"]:
+        assert line["text"] in shown
+    missing = triagesim("show", name[:-1] + "9", out)
+    assert missing.returncode == 2
+    assert f"did you mean {name}" in missing.stderr
+
+
+# The driver of the rule, killed.
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inputs of one shard: its pairing, cases and personas."""
+    folder = tmp_path_factory.mktemp("inputs")
+    config = {
+        "data": {"source": "x", "provenance": "synthetic"},
+        "models": {"agenda": {"backend": "agenda"}},
+        "pairings": [{"nurse": "agenda", "patient": "agenda"}],
+    }
+    from triagesim.config import check_config
+    from triagesim.pairing import as_json, resolve
+    from triagesim.personas import generate
+
+    checked = check_config(config)
+    (folder / "agenda.json").write_text(json.dumps(as_json(resolve(checked, checked.expanded()[0]))), encoding="utf-8")
+    lines = VIGNETTES.read_text(encoding="utf-8").splitlines(keepends=True)[:6]
+    (folder / "cases.jsonl").write_text("".join(lines), encoding="utf-8")
+    for role in ("nurse", "patient"):
+        rows = list(generate(role, "uniform", 20))  # type: ignore[arg-type]
+        (folder / f"{role}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return folder
+
+
+def driver(inputs: Path, folder: Path, fatal_call: int = 0, moment: str = "before") -> subprocess.CompletedProcess[str]:
+    counted = [str(ROOT / "tests" / "fatal.py"), str(folder / "counts"), str(fatal_call), moment]
+    script = [str(ROOT / "workflow" / "scripts" / "simulate.py")]
+    options: dict[str, Any] = {
+        "--pairing": inputs / "agenda.json",
+        "--cases": inputs / "cases.jsonl",
+        "--nurse-personas": inputs / "nurse.jsonl",
+        "--patient-personas": inputs / "patient.jsonl",
+        "--journal": folder / "journal",
+        "--out": folder / "1-of-1.jsonl",
+    }
+    arguments = [str(part) for option in options.items() for part in option]
+    command = [sys.executable, *counted, *script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def unkilled(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[str]]:
+    """The shard of an uninterrupted driver, and the calls that its backend counted."""
+    folder = tmp_path_factory.mktemp("unkilled")
+    done = driver(inputs, folder)
+    assert done.returncode == 0, done.stderr
+    return (folder / "1-of-1.jsonl").read_bytes(), (folder / "counts").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", range(20))
+def test_a_killed_driver_goes_on_with_the_same_bytes_and_asks_no_answered_call_again(
+    kill: int, inputs: Path, unkilled: tuple[bytes, list[str]], tmp_path: Path
+) -> None:
+    whole, calls = unkilled
+    moment = ("before", "after")[kill % 2]
+    fatal_call = 1 + kill * (len(calls) - 1) // 20
+    killed = driver(inputs, tmp_path, fatal_call, moment)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "1-of-1.jsonl").exists()
+    resumed = driver(inputs, tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert (tmp_path / "1-of-1.jsonl").read_bytes() == whole
+    counts = (tmp_path / "counts").read_text(encoding="utf-8").splitlines()
+    in_flight = 1 if moment == "after" else 0
+    assert sorted(set(counts)) == sorted(calls)
+    assert len(counts) <= len(calls) + in_flight
+
+
+def test_more_failures_than_allowed_write_no_shard_and_list_the_episodes(inputs: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text(
+        "import runpy, sys\n"
+        "from triagesim.backends.agenda import Agenda\n"
+        "from triagesim.requests import Completion\n"
+        "async def broken(self, request):\n"
+        "    return Completion('no JSON at all')\n"
+        "Agenda.complete = broken\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n",
+        encoding="utf-8",
+    )
+    arguments = ["--pairing", inputs / "agenda.json", "--cases", inputs / "cases.jsonl"]
+    arguments += ["--nurse-personas", inputs / "nurse.jsonl", "--patient-personas", inputs / "patient.jsonl"]
+    arguments += ["--journal", tmp_path / "journal", "--out", tmp_path / "1-of-1.jsonl"]
+    command = [sys.executable, broken, ROOT / "workflow" / "scripts" / "simulate.py", *arguments]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert done.returncode == 1
+    assert "6 of 6 episodes failed" in done.stderr
+    assert "esi3-upper-belly-pain-0" in done.stderr
+    assert not (tmp_path / "1-of-1.jsonl").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_command_with_its_code_and_keeps_every_answer(tmp_path: Path, number: signal.Signals) -> None:
+    halting = tmp_path / "halting.py"
+    halting.write_text(
+        "import asyncio, sys\n"
+        "from triagesim.backends.agenda import Agenda\n"
+        "answer = Agenda.complete\n"
+        "calls = 0\n"
+        "async def halting(self, request):\n"
+        "    global calls\n"
+        "    calls += 1\n"
+        "    if calls == 15:\n"
+        "        print('halted', flush=True)\n"
+        "    if calls >= 15:\n"
+        "        await asyncio.Event().wait()\n"
+        "    return await answer(self, request)\n"
+        "Agenda.complete = halting\n"
+        "from triagesim.cli import main\n"
+        "main()\n",
+        encoding="utf-8",
+    )
+    out = tmp_path / "run.jsonl"
+    arguments = ["--model", "agenda", "--cases", str(VIGNETTES), "--out", str(out), "--concurrency", "2"]
+    with subprocess.Popen(
+        [sys.executable, str(halting), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "halted\n"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=10)
+    assert process.returncode == 128 + number
+    assert "every answer is kept" in errors
+    from triagesim.journal import read_records
+
+    assert len([r for r in read_records(tmp_path / "run.jsonl.journal") if "key" in r]) == 14
+    assert triagesim(*arguments).returncode == 0
+    assert len(ids(out)) == len(VIGNETTES.read_text(encoding="utf-8").splitlines())
+
+
+def test_a_driver_ends_when_the_snakemake_above_it_is_gone(inputs: Path, tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    waiting = tmp_path / "waiting.py"
+    waiting.write_text(
+        "import threading\nfrom triagesim.drive import stoppable\nwith stoppable():\n    threading.Event().wait()\n",
+        encoding="utf-8",
+    )
+    environment = {**ENVIRONMENT, "TRIAGESIM_PARENT": str(gone.pid)}
+    done = subprocess.run([sys.executable, str(waiting)], env=environment, capture_output=True, check=False, timeout=30)
+    assert done.returncode == 128 + signal.SIGTERM

@@ -1,0 +1,514 @@
+"""Speech: real voices, turn-taking in two channels, lines that are spoken once, the same bytes every time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
+
+from triagesim.errors import InputError, TriageSimError
+from triagesim.jsonl import write_jsonl
+from triagesim.speech.engine import Engine, load_engine
+from triagesim.speech.render import RenderError, render_dialogue, render_pool, script
+from triagesim.speech.spoken import split, spoken_form
+from triagesim.speech.voices import Voice, cast, load_voices
+
+SCRIPT = Path(__file__).resolve().parents[1] / "workflow" / "scripts" / "render_audio.py"
+TALK = [
+    ("nurse", "Hello, I'm the triage nurse. What brought you in today?"),
+    ("patient", "I've had chest pain since about 10:30 this morning, maybe 7/10."),
+    ("nurse", "Let me check your blood pressure."),
+    ("nurse", "It's 148/92. Are you taking any medication?"),
+    ("patient", "Only 325 mg of aspirin — nothing else."),
+]
+
+
+def quiet(_line: str) -> None:
+    """A log that nobody reads."""
+
+
+def episode(number: int = 0, talk: list[tuple[str, str]] = TALK, **changes: Any) -> dict[str, Any]:
+    """A pooled episode; a vital sign is measured after every nurse line that says so, and one line isn't spoken."""
+    history: list[dict[str, Any]] = []
+    for turn, (speaker, text) in enumerate(talk):
+        history.append({"turn": turn, "actor": speaker, "utterance": text})
+        if "check" in text:
+            history.append({"turn": turn, "actor": "system", "event": "vital", "name": "sbp", "value": 148})
+    history.append({"turn": 9, "actor": "nurse", "utterance": "That is a level two.", "in_transcript": False})
+    return {
+        "pairing": "agenda",
+        "episode_id": f"case-{number}-0",
+        "case": {"case_id": f"case-{number}", "gender": "male"},
+        "nurse_persona": {"gender": "female", "workload": "quiet"},
+        "patient_persona": {"age_group": "adult"},
+        "transcript": [{"speaker": speaker, "text": text} for speaker, text in talk],
+        "history": history,
+    } | changes
+
+
+class Counting:
+    """The real engine, with a count of what it was asked, which can break off after some lines."""
+
+    def __init__(self, engine: Engine, lines: int | None = None) -> None:
+        self.engine = engine
+        self.name, self.version, self.licence, self.limit = engine.name, engine.version, engine.licence, engine.limit
+        self.lines = lines
+        self.asked: list[str] = []
+
+    def synthesize(self, text: str, voice: Voice, seed: int) -> tuple[Any, int]:
+        if len(self.asked) == self.lines:
+            raise KeyboardInterrupt
+        self.asked.append(text)
+        return self.engine.synthesize(text, voice, seed)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return load_engine("espeak")
+
+
+@pytest.fixture
+def render(tmp_path: Path, engine: Engine) -> Callable[..., list[dict[str, Any]]]:
+    """Render a pool of the given episodes; the manifest's rows come back."""
+
+    def run(episodes: list[dict[str, Any]], *, by: Engine = engine, out: str = "audio", **options: Any) -> list[Any]:
+        write_jsonl(tmp_path / "pool.jsonl", episodes)
+        manifest = tmp_path / out / "manifest.jsonl"
+        render_pool(tmp_path / "pool.jsonl", manifest, tmp_path / "store", by, log=quiet, **options)
+        return [json.loads(line) for line in manifest.read_text("utf-8").splitlines()]
+
+    return run
+
+
+def voice(identity: str) -> Voice:
+    return next(voice for voice in load_voices("espeak") if voice.id == identity)
+
+
+def median_f0(samples: Any, rate: int) -> float:
+    """The median fundamental frequency (Hz) of the louder frames, by autocorrelation."""
+    size, shortest, longest = int(0.04 * rate), rate // 350, rate // 60
+    found = []
+    for start in range(0, len(samples) - size, size // 2):
+        frame = samples[start : start + size]
+        if np.std(frame) > 0.3 * np.std(samples):
+            match = np.correlate(frame - np.mean(frame), frame - np.mean(frame), "full")[size - 1 :]
+            lag = shortest + int(np.argmax(match[shortest:longest]))
+            if match[lag] > 0.3 * match[0]:
+                found.append(rate / lag)
+    return float(np.median(found))
+
+
+def test_a_dialogue_is_heard_in_two_channels_that_take_turns(render: Any, tmp_path: Path) -> None:
+    (row,) = render([episode()])
+    file = tmp_path / "audio" / row["file"]
+    audio, rate = soundfile.read(file)
+    assert (rate, audio.shape[1], soundfile.info(file).subtype) == (row["rate"], 2, "PCM_16")
+    assert row["duration_s"] == pytest.approx(len(audio) / rate, abs=1e-3)
+    assert row["sha256"] == sha256(file.read_bytes()).hexdigest()
+    assert [(line["speaker"], line["text"]) for line in row["lines"]] == TALK
+    assert row["channels"] == {"nurse": 0, "patient": 1}
+    end = 0.0
+    for line in row["lines"]:
+        assert end < line["start"] < line["end"] < row["duration_s"]
+        end = line["end"]
+        part = audio[round(line["start"] * rate) + 30 : round(line["end"] * rate) - 30]
+        own = row["channels"][line["speaker"]]
+        assert np.sqrt(np.mean(part[:, own] ** 2)) > 0.02
+        assert not np.any(part[:, 1 - own])
+        per_word = (line["end"] - line["start"]) / len(line["spoken"].split())
+        assert 0.15 < per_word < 0.8
+    spoken = sum(line["end"] - line["start"] for line in row["lines"])
+    assert np.count_nonzero(np.any(audio != 0, axis=1)) <= spoken * rate + 30 * len(TALK)
+
+
+def test_every_line_has_the_stated_level(render: Any, tmp_path: Path) -> None:
+    (row,) = render([episode()])
+    audio, rate = soundfile.read(tmp_path / "audio" / row["file"])
+    for line in row["lines"]:
+        part = audio[round(line["start"] * rate) : round(line["end"] * rate), row["channels"][line["speaker"]]]
+        assert 20 * np.log10(np.sqrt(np.mean(part**2))) == pytest.approx(-23, abs=0.2)
+    assert np.max(np.abs(audio)) <= 10 ** (-1 / 20)
+
+
+def test_pauses_follow_the_turns_and_a_measurement_takes_time(render: Any) -> None:
+    (row,) = render([episode()])
+    ends = [0.0] + [line["end"] for line in row["lines"]]
+    pauses = [line["start"] - end for line, end in zip(row["lines"], ends, strict=False)]
+    assert pauses == pytest.approx([0.3, 0.6, 0.45, 0.35 + 1.5, 0.6], abs=0.002)
+    assert row["duration_s"] - ends[-1] == pytest.approx(0.5, abs=0.002)
+
+
+def test_a_history_without_the_transcript_is_an_error() -> None:
+    lines = script(episode())
+    assert [line.text for line in lines] == [text for _, text in TALK]
+    broken = episode()
+    del broken["history"][4]
+    with pytest.raises(InputError, match="line 4 of the transcript isn't in the history"):
+        script(broken)
+    assert [line.pause for line in script(episode(history=[]))] == [0.3, 0.6, 0.45, 0.35, 0.6]
+
+
+def test_a_line_kept_out_of_the_transcript_has_no_part_in_the_pauses() -> None:
+    talk = [("nurse", "Okay then."), ("patient", "Yes?")]
+    before = [
+        {"actor": "nurse", "utterance": "Okay then.", "in_transcript": False},
+        {"actor": "system", "event": "vital", "name": "sbp", "value": 120},
+    ]
+    row = episode(talk=talk)
+    row["history"] = before + row["history"]
+    assert [line.pause for line in script(row)] == [0.3 + 1.5, 0.6]
+
+
+def test_women_and_men_differ_in_pitch(engine: Engine) -> None:
+    pitch: dict[str, list[float]] = {"female": [], "male": []}
+    for each in load_voices("espeak"):
+        samples, rate = engine.synthesize("My stomach hurts, and it is getting worse every hour.", each, 1)
+        pitch[each.gender].append(median_f0(samples, rate))
+    assert min(map(len, pitch.values())) >= 3
+    assert min(pitch["female"]) > 1.3 * max(pitch["male"])
+    assert all(140 < hertz < 240 for hertz in pitch["female"])
+    assert all(70 < hertz < 130 for hertz in pitch["male"])
+
+
+def test_no_two_voices_sound_the_same(engine: Engine) -> None:
+    voices = load_voices("espeak")
+    assert len({engine.synthesize("Where does it hurt?", each, 1)[0].tobytes() for each in voices}) == len(voices)
+
+
+def test_older_voices_speak_slower(engine: Engine) -> None:
+    length: dict[str, list[int]] = {"adult": [], "older": []}
+    for each in load_voices("espeak"):
+        length[each.age_group].append(len(engine.synthesize("It started two days ago, after lunch.", each, 1)[0]))
+    assert min(length["older"]) > max(length["adult"])
+
+
+def test_a_line_sounds_the_same_whatever_was_said_before(engine: Engine) -> None:
+    def say(text: str, who: str = "us_f3", seed: int = 1) -> bytes:
+        return engine.synthesize(text, voice(who), seed)[0].tobytes()
+
+    first = say("It hurts when I breathe.")
+    say("Something else, by somebody else.", "uk_m4", 5)
+    assert say("It hurts when I breathe.") == first
+    assert say("It hurts when I breathe.", seed=2) != first
+    other = load_engine("espeak").synthesize("It hurts when I breathe.", voice("us_f3"), 1)[0].tobytes()
+    assert other == first
+
+
+def test_a_noisy_variant_follows_the_seed_too(engine: Engine) -> None:
+    reed = voice("us_m3").model_copy(update={"parameters": {"voice": "en-us+Reed", "rate": 165, "pitch": 50}})
+    assert len({engine.synthesize("It began this morning.", reed, 3)[0].tobytes() for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize("text", ["naïve café, 37.5 °C", "痛い 😀", "a\x00b", "x\x01 50P y", "a\ud800b", "aaaa" * 2000])
+def test_any_text_can_be_said(engine: Engine, text: str) -> None:
+    samples, rate = engine.synthesize(text, voice("us_f3"), 1)
+    assert samples.dtype == np.float32
+    assert len(samples) > 0.1 * rate
+    assert 0.01 < np.max(np.abs(samples)) <= 1
+
+
+def test_no_text_is_a_moment_of_silence(engine: Engine) -> None:
+    samples, rate = engine.synthesize("", voice("us_f3"), 1)
+    assert len(samples) < 0.05 * rate
+    assert not np.any(samples)
+
+
+def test_control_characters_cannot_steer_the_voice(engine: Engine) -> None:
+    plain = engine.synthesize("one 90P two", voice("us_f3"), 1)[0]
+    assert np.array_equal(engine.synthesize("one \x0190P two", voice("us_f3"), 1)[0], plain)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"voice": "en-us+nobody", "rate": 165, "pitch": 50}, "no variant 'nobody'"),
+        ({"voice": "xx+f3", "rate": 165, "pitch": 50}, "no language 'xx'"),
+        ({"voice": "en-us+f3", "rate": 20, "pitch": 50}, "rate: .*80"),
+        ({"voice": "en-us+f3", "rate": 165}, "pitch: Field required"),
+        ({"voice": "../f3", "rate": 165, "pitch": 50}, "voice: "),
+    ],
+)
+def test_a_voice_that_espeak_does_not_have_is_named(engine: Engine, parameters: Any, says: str) -> None:
+    with pytest.raises(InputError, match=rf"resources/voices/espeak.yaml, voice us_f3: .*{says}"):
+        engine.synthesize("Hello", voice("us_f3").model_copy(update={"parameters": parameters}), 1)
+
+
+def test_espeak_held_by_another_part_of_the_process_is_refused(engine: Engine) -> None:
+    import _ctypes
+    import ctypes
+
+    import espeakng_loader
+
+    held = ctypes.CDLL(espeakng_loader.get_library_path())
+    try:
+        with pytest.raises(TriageSimError, match="already loaded"):
+            engine.synthesize("Hello", voice("us_f3"), 1)
+    finally:
+        _ctypes.dlclose(held._handle)
+
+
+def test_an_unknown_engine_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match="no speech engine 'festival'; expected one of: espeak"):
+        load_engine("festival")
+
+
+def test_a_missing_package_says_which_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
+    with pytest.raises(InputError, match=r'espeakng_loader, .*pip install -e "\.\[demo\]"'):
+        load_engine("espeak")
+
+
+def test_the_engine_says_its_licence(render: Any) -> None:
+    (row,) = render([episode()])
+    assert row["engine"]["name"] == "espeak"
+    assert row["engine"]["version"]
+    assert row["engine"]["licence"].startswith("GPL-3.0-or-later")
+
+
+LEVELS = st.fixed_dictionaries(
+    {
+        "gender": st.sampled_from(["female", "male", "F", "other", None]),
+        "age_group": st.sampled_from(["adult", "older"]),
+    }
+)
+
+
+@given(nurse=LEVELS, patient=LEVELS, number=st.integers(0, 10**6), count=st.integers(2, 12))
+def test_nurse_and_patient_never_share_a_voice(nurse: Any, patient: Any, number: int, count: int) -> None:
+    drawn = cast(episode(number, nurse_persona=nurse, patient_persona=patient), load_voices("espeak")[:count])
+    assert drawn["nurse"].id != drawn["patient"].id
+
+
+@given(nurse=LEVELS, patient=LEVELS, number=st.integers(0, 10**6))
+def test_voices_have_the_personas_gender_and_age(nurse: Any, patient: Any, number: int) -> None:
+    drawn = cast(episode(number, nurse_persona=nurse, patient_persona=patient, case={}), load_voices("espeak"))
+    for persona, got in [(nurse, drawn["nurse"]), (patient, drawn["patient"])]:
+        if persona["gender"] in ("female", "male"):
+            assert got.gender == persona["gender"]
+    assert drawn["nurse"].age_group == "adult"
+    assert drawn["patient"].age_group == patient["age_group"]
+
+
+def test_a_patient_keeps_its_voice_and_takes_the_cases_gender() -> None:
+    voices = load_voices("espeak")
+    episodes = [episode(7, episode_id=f"case-7-{k}", nurse_persona={"gender": "female", "n": k}) for k in range(20)]
+    drawn = [cast(each, voices) for each in episodes]
+    assert len({each["patient"].id for each in drawn}) == 1
+    assert drawn[0]["patient"].gender == "male"
+    assert len({each["nurse"].id for each in drawn}) > 1
+    assert len({cast(episode(k), voices)["patient"].id for k in range(40)}) == 4
+
+
+def test_the_same_pool_gives_the_same_bytes(render: Any, tmp_path: Path) -> None:
+    pool = [episode(0), episode(1, TALK[:3], nurse_persona={"gender": "male"}, case={"gender": "female"})]
+    render(pool, out="one")
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    render(pool[::-1], out="two")
+    files = {path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()}
+    assert len(files) == 3
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_another_process_gives_the_same_bytes(render: Any, tmp_path: Path) -> None:
+    render([episode(0), episode(1, TALK[:2])])
+    first = {path.name: path.read_bytes() for path in (tmp_path / "audio").rglob("*") if path.is_file()}
+    arguments = ["--pool", tmp_path / "pool.jsonl", "--out", tmp_path / "again" / "manifest.jsonl"]
+    command = [sys.executable, SCRIPT, *arguments, "--store", tmp_path / "s2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.name: path.read_bytes() for path in (tmp_path / "again").rglob("*") if path.is_file()} == first
+    assert "2/2 agenda/case-0-0: " in done.stderr
+
+
+def test_what_was_spoken_is_not_asked_again(render: Any, engine: Engine) -> None:
+    counting = Counting(engine)
+    render([episode()], by=counting)
+    assert len(counting.asked) == len(TALK)
+    render([episode()], by=counting, out="again")
+    assert len(counting.asked) == len(TALK)
+    changed = [*TALK[:4], ("patient", "Nothing, really.")]
+    render([episode(talk=changed)], by=counting)
+    assert counting.asked[len(TALK) :] == ["Nothing, really."]
+
+
+def test_another_version_of_the_engine_speaks_anew(render: Any, engine: Engine) -> None:
+    render([episode()])
+    later = Counting(engine)
+    later.version = "99"
+    render([episode()], by=later)
+    assert len(later.asked) == len(TALK)
+
+
+def test_an_edited_voice_speaks_anew(render: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    render([episode()])
+    faster = [
+        voice.model_copy(update={"parameters": voice.parameters | {"rate": 200}}) for voice in load_voices("espeak")
+    ]
+    monkeypatch.setattr("triagesim.speech.render.load_voices", lambda _name: faster)
+    counting = Counting(engine)
+    render([episode()], by=counting)
+    assert len(counting.asked) == len(TALK)
+
+
+def test_a_killed_render_resumes_with_the_missing_lines(render: Any, engine: Engine, tmp_path: Path) -> None:
+    whole = render([episode()], out="whole")
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    with pytest.raises(KeyboardInterrupt):
+        render([episode()], by=Counting(engine, lines=3))
+    assert not (tmp_path / "audio" / "manifest.jsonl").exists()
+    rest = Counting(engine)
+    assert render([episode()], by=rest) == whole
+    assert rest.asked == [spoken_form(text) for _, text in TALK[3:]]
+    assert all(path.suffix == ".flac" for path in (tmp_path / "store").rglob("*") if path.is_file())
+
+
+def test_a_long_line_is_said_in_parts(engine: Engine, tmp_path: Path) -> None:
+    counting = Counting(engine)
+    counting.limit = 40
+    text = "It started this morning, right after breakfast. Then it got worse, and I called my sister."
+    row = render_dialogue(episode(talk=[("patient", text)]), counting, tmp_path, tmp_path / "store")
+    assert counting.asked == split(text, 40)
+    assert len(counting.asked) > 2
+    assert row["lines"][0]["spoken"] == text
+
+
+def test_the_shortest_dialogues_of_the_wanted_pairings_are_spoken(render: Any) -> None:
+    pool = [episode(k, TALK[: 5 - k]) for k in range(3)] + [episode(9, TALK[:1], pairing="other")]
+    assert [row["episode_id"] for row in render(pool, pairings=["agenda"], max_dialogues=2)] == ["case-2-0", "case-1-0"]
+    assert [row["pairing"] for row in render(pool)] == ["other", "agenda", "agenda", "agenda"]
+    assert render(pool, pairings=["nobody"]) == []
+
+
+def test_shards_divide_the_chosen_dialogues(render: Any) -> None:
+    pool = [episode(k, TALK[:1]) for k in range(12)]
+    whole = render(pool, max_dialogues=8)
+    parts = [render(pool, max_dialogues=8, shard=(i, 3), out=f"part{i}") for i in (1, 2, 3)]
+    assert all(len(part) < 8 for part in parts)
+    assert sorted(itertools.chain(*parts), key=lambda row: row["episode_id"]) == whole
+
+
+def test_a_dialogue_that_fails_is_named_after_the_others(render: Any, engine: Engine, tmp_path: Path) -> None:
+    broken = episode(1, TALK[:2])
+    broken["history"] = broken["history"][1:]
+    with pytest.raises(
+        RenderError, match=r"1 of 3 dialogues .*\n  agenda/case-1-0: line 1 of the transcript"
+    ) as caught:
+        render([episode(0), broken, episode(2, TALK[:1])])
+    assert caught.value.exit_code == 1
+    done = {path.stem for path in (tmp_path / "audio" / "dialogues").rglob("*.flac")}
+    assert done == {"case-0-0", "case-2-0"}
+    counting = Counting(engine)
+    render([episode(0), episode(2, TALK[:1])], by=counting)
+    assert counting.asked == []
+
+
+def test_silence_for_words_is_an_error(engine: Engine, tmp_path: Path) -> None:
+    class Mute(Counting):
+        def synthesize(self, text: str, voice: Voice, seed: int) -> tuple[Any, int]:
+            return np.zeros(1000, np.float32), 22050
+
+    with pytest.raises(TriageSimError, match=r"no sound for .Hello, I'm the triage"):
+        render_dialogue(episode(), Mute(engine), tmp_path, tmp_path / "store")
+    assert not list(tmp_path.rglob("*.flac"))
+
+
+def test_a_damaged_stored_line_is_named(render: Any, tmp_path: Path) -> None:
+    render([episode(talk=TALK[:1])])
+    (stored,) = (tmp_path / "store").rglob("*.flac")
+    stored.write_bytes(b"")
+    with pytest.raises(RenderError, match=f"{stored.name}: can't be read .*; remove it and run again"):
+        render([episode(talk=TALK[:1])])
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"episode_id": "../x"}, "line 2: episode_id: expected .*found '../x'"),
+        ({"pairing": None}, "line 2: pairing: expected"),
+        ({"transcript": []}, "line 2: transcript: expected one or more"),
+        ({"transcript": [{"speaker": "doctor", "text": "Hi"}]}, "line 2: transcript: expected .*nurse or patient"),
+        ({"episode_id": "CASE-0-0"}, "line 2: episode agenda/CASE-0-0 is already above"),
+    ],
+)
+def test_a_row_that_is_no_pooled_episode_is_named(render: Any, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=rf"pool\.jsonl, {says}"):
+        render([episode(0), episode(1, **changes)])
+
+
+def test_the_script_reports_errors_in_one_line(tmp_path: Path) -> None:
+    arguments = ["--pool", tmp_path / "none.jsonl", "--out", tmp_path / "m.jsonl", "--store", tmp_path / "store"]
+    done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {tmp_path / 'none.jsonl'}: no such file; ")
+    assert done.stderr.count("\n") == 1
+    done = subprocess.run([sys.executable, SCRIPT, *arguments, "--shard", "3-of-2"], capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"expected i-of-n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("Your BP is 120/80.", "Your blood pressure is 120 over 80."),
+        ("That's 148 / 92 mmHg", "That's 148 over 92 millimetres of mercury"),
+        ("It's 7/10, sometimes 7.5/10.", "It's 7 out of 10, sometimes 7.5 out of 10."),
+        ("about 5-6/10", "about 5 to 6 out of 10"),
+        ("since 12/25 or 3/14/2020", "since 12/25 or 3/14/2020"),
+        ("It hurts 24/7, I took 1/2 a tablet", "It hurts 24 7, I took half a tablet"),
+        ("SpO2 is 91%", "oxygen saturation is 91 percent"),
+        ("SpO₂ of 91 % on O2", "oxygen saturation of 91 percent on oxygen"),
+        ("Temp 98.6 °F", "Temp 98.6 degrees Fahrenheit"),
+        ("101.2F or 38.4 C, room 4 C", "101.2 degrees Fahrenheit or 38.4 degrees Celsius, room 4 C"),
+        ("37°C, bent 90°", "37 degrees Celsius, bent 90 degrees"),
+        ("I take 325 mg, 1 mg, 0.5mL", "I take 325 milligrams, 1 milligram, 0.5 millilitres"),
+        ("1,200 mcg at 88 bpm", "1,200 micrograms at 88 beats per minute"),
+        ("glucose 250 mg/dL, 18 breaths/min", "glucose 250 milligrams per decilitre, 18 breaths per minute"),
+        ("at 10:30 pm", "at 10 30 PM"),
+        ("at 10:30, 9:05 a.m., 7:00 am or 8AM", "at 10 30, 9 oh 5 AM, 7 AM or 8 AM"),
+        ("from 07:00 to 14:00", "from 7 o'clock to 14 hundred"),
+        ("2-3 days, 2–3 weeks", "2 to 3 days, 2 to 3 weeks"),
+        ("call 555-1234-99, COVID-19, a 10-year-old", "call 555-1234-99, COVID-19, a 10-year-old"),
+        ("You're in the ED; I'll start an IV.", "You're in the emergency department; I'll start an I V."),
+        ("Ed said his RED IVY was cut", "Ed said his RED IVY was cut"),
+        ("Dr. Lee, w/o an ECG", "Doctor Lee, without an E C G"),
+        ("a 45yo with >3 drinks, ~2 hrs ago", "a 45 year old with over 3 drinks, about 2 hours ago"),
+        ("*winces* I can’t — wait… [pauses] no", "winces I can't, wait... no"),
+        ("  two\n lines\u2028here ", "two lines here"),
+        ("", ""),
+    ],
+)
+def test_spoken_form(written: str, said: str) -> None:
+    assert spoken_form(written) == said
+
+
+@given(st.text())
+def test_any_text_has_a_spoken_form_without_loose_space(text: str) -> None:
+    said = spoken_form(text)
+    assert said == " ".join(said.split())
+
+
+@given(st.text(alphabet="ab .,;!?"), st.integers(1, 30))
+def test_a_split_keeps_every_word_within_the_limit(text: str, limit: int) -> None:
+    parts = split(text, limit)
+    assert all(0 < len(part) <= limit for part in parts)
+    assert "".join("".join(parts).split()) == "".join(text.split())
+
+
+def test_a_split_prefers_sentences_then_clauses_then_words() -> None:
+    text = "It hurts. It began at noon, after lunch, when I stood up from the table"
+    assert split(text, 100) == [text]
+    assert split(text, 45) == ["It hurts.", "It began at noon, after lunch,", "when I stood up from the table"]
+    assert split("one two three", 8) == ["one two", "three"]
+    assert split("abcdefgh", 3) == ["abc", "def", "gh"]

@@ -1,0 +1,315 @@
+"""The workflow through its documented commands, in a fresh copy of the repository."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from triagesim.journal import read_records
+from triagesim.jsonl import read_lines
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+NOT_COPIED = (
+    "results",
+    "journal",
+    "logs",
+    ".git",
+    ".venv",
+    ".snakemake",
+    "__pycache__",
+    "*.egg-info",
+    ".*_cache",
+    "build",
+)
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith(("SNAKEMAKE", "TRIAGESIM_PARENT"))},
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+}
+Runner = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def clone(folder: Path) -> Path:
+    """A copy of the repository as a fresh checkout would be."""
+    return Path(shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*NOT_COPIED), symlinks=True))
+
+
+def snakemake(folder: Path, command: str, expect: int | None = 0) -> str:
+    """Run a documented command in a folder; return all that it printed."""
+    done = subprocess.run(
+        command.split(), cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=600
+    )
+    text = done.stdout + done.stderr
+    assert expect is None or done.returncode == expect, text
+    return text
+
+
+def jobs(text: str) -> dict[str, int]:
+    """The jobs by rule that Snakemake says it runs or would run."""
+    table = re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE)
+    return {rule: int(count) for rule, count in table if rule != "total"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def answers(folder: Path) -> set[str]:
+    """The files of the journal: a process that asks any call makes a new one."""
+    return {str(path) for path in (folder / "journal").rglob("[0-9][0-9]/*.jsonl")}
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the configuration of a copy."""
+    path = folder / "config" / "config.yaml"
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    change(config)
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
+
+def only_agenda(config: dict[str, Any]) -> None:
+    """The quick run: the baseline alone, nothing spoken."""
+    config["pairings"] = [{"nurse": "agenda", "patient": "agenda"}]
+    config["audio"] = {"max_dialogues": 0}
+
+
+@pytest.fixture(scope="module")
+def default_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped run, finished."""
+    folder = clone(tmp_path_factory.mktemp("default") / "triagesim")
+    (folder / "printed.txt").write_text(snakemake(folder, "snakemake"), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def agenda_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the baseline alone."""
+    folder = clone(tmp_path_factory.mktemp("agenda") / "triagesim")
+    edit(folder, only_agenda)
+    snakemake(folder, "snakemake")
+    return folder
+
+
+@pytest.fixture
+def finished(agenda_run: Path, tmp_path: Path) -> Path:
+    """A copy of the finished baseline run, with the times of its files."""
+    return Path(shutil.copytree(agenda_run, tmp_path / "triagesim", symlinks=True))
+
+
+def test_the_default_run_gives_episodes_scores_a_pool_and_speech(default_run: Path) -> None:
+    results = default_run / "results"
+    vignettes = len((default_run / "resources/cases/vignettes.jsonl").read_text(encoding="utf-8").splitlines())
+    with (results / "metrics/summary.csv").open(encoding="utf-8") as file:
+        rows = {row["pairing"]: row for row in csv.DictReader(file)}
+    assert int(rows["agenda"]["episodes"]) == int(rows["agenda"]["ok"]) == vignettes
+    assert int(rows["smollm2"]["episodes"]) == int(rows["smollm2"]["ok"]) == 3
+    assert rows["smollm2"]["labels"] == "demo-quality model"
+    assert rows["agenda"]["labels"] == "baseline without a language model"
+    pool = [episode for _, episode in read_lines(results / "pool.jsonl")]
+    assert pool
+    assert all(e["final_triage"] == e["case"]["acuity"] and e["end_reason"] == "nurse_end" for e in pool)
+    spoken = [row for _, row in read_lines(results / "audio/manifest-1-of-1.jsonl")]
+    assert [row["pairing"] for row in spoken] == ["agenda", "agenda"]
+    import soundfile
+
+    for row in spoken:
+        samples, rate = soundfile.read(results / "audio" / row["file"], always_2d=True)
+        assert samples.shape[1] == 2
+        assert len(samples) / rate == pytest.approx(row["duration_s"], abs=0.05)
+        assert all(abs(samples[:, channel]).max() > 0.05 for channel in (0, 1))
+        assert [line["start"] for line in row["lines"]] == sorted(line["start"] for line in row["lines"])
+
+
+def test_the_run_ends_with_a_table_its_labels_and_the_paths_to_open(default_run: Path) -> None:
+    printed = (default_run / "printed.txt").read_text(encoding="utf-8")
+    for part in ("demo-quality model", "open: results/metrics/summary.csv", "open: results/pool.jsonl"):
+        assert part in printed
+    assert re.search(r"simulate smollm2 \d-of-4: \d/\d episodes", printed)
+    log = "".join(path.read_text(encoding="utf-8") for path in (default_run / "logs/simulate/agenda").iterdir())
+    assert re.search(r"simulate agenda 1-of-4: (\d+)/\1 episodes", log)
+
+
+@pytest.mark.parametrize("command", ["snakemake results/pool.jsonl", "snakemake -n", "snakemake"])
+def test_after_the_default_run_nothing_is_to_be_done(default_run: Path, command: str) -> None:
+    assert "Nothing to be done" in snakemake(default_run, command)
+
+
+def test_deleted_results_come_back_the_same_without_a_call(default_run: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(default_run, tmp_path / "triagesim", symlinks=True))
+    before, asked = contents(folder / "results"), answers(folder)
+    shutil.rmtree(folder / "results")
+    (folder / "results").mkdir()
+    snakemake(folder, "snakemake")
+    assert answers(folder) == asked
+    assert contents(folder / "results") == before
+
+
+@pytest.mark.parametrize(
+    "command", ["snakemake --cores 8 --profile pbs -n", "snakemake -n", "snakemake results/pool.jsonl -n"]
+)
+def test_a_fresh_copy_plans_the_whole_run(tmp_path: Path, command: str) -> None:
+    planned = jobs(snakemake(clone(tmp_path / "triagesim"), command))
+    expected = {"build_cases": 1, "generate_personas": 2, "simulate": 8, "select_pool": 1}
+    assert expected.items() <= planned.items()
+    assert not (tmp_path / "triagesim" / "results").exists()
+
+
+def test_another_folder_holds_the_run_with_directory(tmp_path: Path) -> None:
+    folder, elsewhere = clone(tmp_path / "triagesim"), tmp_path / "elsewhere"
+    edit(folder, only_agenda)
+    snakemake(folder, f"snakemake --directory {elsewhere}")
+    assert (elsewhere / "results/pool.jsonl").exists()
+    assert (elsewhere / "journal/agenda").exists()
+    assert not (folder / "results").exists()
+    assert "Nothing to be done" in snakemake(folder, f"snakemake --directory {elsewhere}")
+
+
+def test_another_folder_s_own_configuration_counts(tmp_path: Path) -> None:
+    folder, elsewhere = clone(tmp_path / "triagesim"), tmp_path / "elsewhere"
+    shutil.copytree(folder / "config", elsewhere / "config")
+    edit(elsewhere, only_agenda)
+    edit(elsewhere, lambda config: config.update(shards=3))
+    assert jobs(snakemake(folder, f"snakemake -n --directory {elsewhere}"))["simulate"] == 3
+
+
+def test_the_workflow_is_usable_as_a_module(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+    edit(folder, only_agenda)
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copytree(folder / "config", other / "config")
+    (other / "Snakefile").write_text(
+        f"module triage:\n    snakefile: {str(folder / 'workflow' / 'Snakefile')!r}\n    config: {{}}\n\n"
+        "use rule * from triage\n",
+        encoding="utf-8",
+    )
+    assert jobs(snakemake(other, "snakemake -n --cores 1 results/pool.jsonl"))["simulate"] == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda config: config.update(runtime={"concurrency": 3}),
+        lambda config: config["models"]["smollm2"].update(slots=2, threads=1),
+    ],
+)
+def test_how_the_work_is_done_reruns_nothing(finished: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    edit(finished, change)
+    assert "Nothing to be done" in snakemake(finished, "snakemake -n")
+
+
+@pytest.mark.parametrize(
+    "file", ["workflow/scripts/simulate.py", "workflow/triagesim/episode.py", "workflow/rules/simulate.smk"]
+)
+def test_an_edited_comment_reruns_no_simulation(finished: Path, file: str) -> None:
+    path = finished / file
+    path.write_text(path.read_text(encoding="utf-8") + "# a remark\n", encoding="utf-8")
+    assert "simulate" not in jobs(snakemake(finished, "snakemake -n"))
+
+
+def test_another_number_of_shards_keeps_every_case_once_and_asks_nothing(finished: Path) -> None:
+    asked = answers(finished)
+    before = sorted(line for path in (finished / "results/episodes").rglob("*.jsonl") for line in path.open("rb"))
+    edit(finished, lambda config: config.update(shards=3))
+    snakemake(finished, "snakemake")
+    after = sorted(
+        line for number in (1, 2, 3) for line in (finished / f"results/episodes/agenda/{number}-of-3.jsonl").open("rb")
+    )
+    assert after == before
+    assert answers(finished) == asked
+
+
+def test_one_more_pairing_runs_only_itself_and_what_gathers(finished: Path) -> None:
+    def one_more(config: dict[str, Any]) -> None:
+        config["pairings"].append({"name": "short", "nurse": "agenda", "patient": "agenda", "max_turns": 4})
+
+    edit(finished, one_more)
+    planned = jobs(snakemake(finished, "snakemake -n"))
+    gathering = {"all": 1, "summarise": 1, "select_pool": 1, "render_audio": 1}
+    assert planned == {"resolve_pairing": 1, "simulate": 4, "score": 4, **gathering}
+
+
+def test_one_more_case_changes_the_episodes_of_one_shard_only(finished: Path) -> None:
+    edit(finished, lambda config: config["data"].update(source="more.jsonl"))
+    vignettes = (finished / "resources/cases/vignettes.jsonl").read_text(encoding="utf-8").splitlines()
+    extra = json.dumps({**json.loads(vignettes[0]), "case_id": "one-more"})
+    (finished / "more.jsonl").write_text("\n".join([*vignettes, extra]) + "\n", encoding="utf-8")
+    before = contents(finished / "results/episodes")
+    snakemake(finished, "snakemake")
+    after = contents(finished / "results/episodes")
+    assert sum(before[name] != after[name] for name in before) == 1
+
+
+def test_a_changed_answer_s_source_reruns_its_pairing(finished: Path) -> None:
+    edit(finished, lambda config: config.update(simulation={"seed": 5}))
+    assert jobs(snakemake(finished, "snakemake -n"))["simulate"] == 4
+
+
+def test_all_errors_of_the_configuration_are_told_before_anything_runs(finished: Path) -> None:
+    def break_it(config: dict[str, Any]) -> None:
+        config["pairings"][0]["nurse"] = "agend"
+        config["data"]["provenance"] = "mimic_iv_ed"
+        config["models"]["far"] = {"backend": "openrouter", "model": "x/y"}
+        config["pairings"].append({"nurse": "far", "patient": "agenda"})
+
+    edit(finished, break_it)
+    text = snakemake(finished, "snakemake -n", expect=1)
+    assert "pairings[0].nurse: no model 'agend' in models (did you mean agenda?)" in text
+    assert "pairings[1].nurse: data.provenance mimic_iv_ed may not be sent to the hosted model 'far'" in text
+    assert "Traceback" not in text
+
+
+def test_a_missing_episode_is_noticed_by_the_summary(finished: Path) -> None:
+    path = finished / "results/episodes/agenda/1-of-4.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[1:]), encoding="utf-8")
+    snakemake(finished, "snakemake", expect=1)
+    log = (finished / "logs/summarise.log").read_text(encoding="utf-8")
+    assert f"missing: {json.loads(lines[0])['episode_id']}" in log
+
+
+@pytest.mark.parametrize("moment", ["rule build_cases", "rule simulate", "rule score"])
+def test_a_killed_snakemake_goes_on_after_unlock_with_the_same_bytes(
+    moment: str, agenda_run: Path, tmp_path: Path
+) -> None:
+    folder = clone(tmp_path / "triagesim")
+    edit(folder, only_agenda)
+    with subprocess.Popen(
+        ["snakemake"],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr
+        for line in process.stderr:
+            if line.startswith(moment):
+                break
+        os.kill(process.pid, signal.SIGKILL)
+        process.stderr.read()
+    assert process.returncode == -signal.SIGKILL
+    snakemake(folder, "snakemake --unlock")
+    snakemake(folder, "snakemake")
+    assert contents(folder / "results") == contents(agenda_run / "results")
+    names = [record["name"] for record in read_records(folder / "journal" / "agenda") if "name" in record]
+    assert len(names) == len(set(names))
+
+
+def test_the_workflow_passes_its_lint() -> None:
+    assert "Congratulations" in snakemake(ROOT, "snakemake --lint")

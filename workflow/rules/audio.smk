@@ -1,0 +1,28 @@
+# Speech of pooled dialogues; each line is rendered once and kept beside the journal.
+rule render_audio:
+    input:
+        "results/pool.jsonl",
+    output:
+        "results/audio/manifest-{shard}.jsonl",
+    log:
+        "logs/render_audio/{shard}.log",
+    conda:
+        "../../envs/core.yaml"
+    params:
+        script=SCRIPTS / "render_audio.py",
+        store=f"{CONFIG.journal.dir}/_speech",
+        engine=CONFIG.audio.engine,
+        pairings=(
+            f"--pairings {' '.join(CONFIG.audio.pairings)}"
+            if CONFIG.audio.pairings
+            else ""
+        ),
+        most=(
+            ""
+            if CONFIG.audio.max_dialogues is None
+            else f"--max-dialogues {CONFIG.audio.max_dialogues}"
+        ),
+    shell:
+        "python {params.script} --pool {input} --out {output} --store {params.store:q}"
+        " --engine {params.engine} --shard {wildcards.shard} {params.pairings} {params.most}"
+        " 2>&1 | tee -i {log}"

@@ -1,0 +1,87 @@
+# The checked configuration and the names that the rules share.
+import json
+from hashlib import sha256
+
+sys.path.insert(0, str(HERE))
+
+from triagesim.config import check_config
+from triagesim.environment import prepare
+from triagesim.errors import TriageSimError
+from triagesim.jsonl import write_json
+from triagesim.pairing import as_json, check_files, resolve, runtime
+from triagesim.resources import RESOURCES, find_path
+from triagesim.summary import closing_lines
+
+try:
+    CONFIG = check_config(config, ", ".join(map(str, workflow.configfiles)))
+    check_files(CONFIG)
+    PAIRINGS = {pairing.slug: resolve(CONFIG, pairing) for pairing in CONFIG.expanded()}
+except TriageSimError as error:
+    sys.exit(f"error: {error}")
+prepare(HERE, runtime(CONFIG))
+
+SCRIPTS = HERE / "scripts"
+SHARDS = [f"{number}-of-{CONFIG.shards}" for number in range(1, CONFIG.shards + 1)]
+AUDIO_SHARDS = [
+    f"{number}-of-{CONFIG.audio.shards}" for number in range(1, CONFIG.audio.shards + 1)
+]
+AUDIO = expand("results/audio/manifest-{shard}.jsonl", shard=AUDIO_SHARDS)
+
+
+wildcard_constraints:
+    pairing=r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    shard=r"\d+-of-\d+",
+    model=r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    role="nurse|patient",
+
+
+def code_of(*modules):
+    """A hash of the code of a cheap stage, so that a change of it reruns the stage."""
+    parts = [(HERE / "triagesim" / name).read_bytes() for name in modules]
+    return sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def episodes_of_run():
+    """Every shard of every pairing, in the configuration's order."""
+    return expand(
+        "results/episodes/{pairing}/{shard}.jsonl", pairing=PAIRINGS, shard=SHARDS
+    )
+
+
+def registry_content(wildcards):
+    """A hash of the traits that a role's personas are made of."""
+    registry = RESOURCES / "personas" / f"{wildcards.role}.yaml"
+    return sha256(registry.read_bytes()).hexdigest()
+
+
+def own_personas(wildcards):
+    """The user's own personas of a role, if the configuration names any."""
+    own = getattr(CONFIG.personas, wildcards.role).file
+    return [find_path(own)] if own else []
+
+
+def persona_options(wildcards, input):
+    """How the pool of a role is made."""
+    pool = getattr(CONFIG.personas, wildcards.role)
+    if pool.file:
+        return f"--file {input}"
+    return (
+        f"--sampling uniform --n {pool.n}"
+        if pool.sampling == "uniform"
+        else "--sampling all"
+    )
+
+
+def pairing_spec(wildcards):
+    """Everything that the episodes of a pairing depend on, as JSON."""
+    return json.dumps(as_json(PAIRINGS[wildcards.pairing]), sort_keys=True)
+
+
+def simulate_inputs(wildcards):
+    """Beside the shard: the order of the cases where the pairing is limited, and the weights that it needs."""
+    pairing = PAIRINGS[wildcards.pairing]
+    inputs = ["results/cases/cases.csv"] if pairing.limit is not None else []
+    for model in (seated.options for seated in pairing.models.values()):
+        if model.backend == "llamacpp" and not model.model.endswith(".gguf"):
+            inputs.append(f"results/models/{model.model}.json")
+    return sorted(set(inputs))

@@ -1,0 +1,19 @@
+# Persona pools from the trait registry, or the user's own.
+rule generate_personas:
+    input:
+        own_personas,
+    output:
+        "results/personas/{role}.jsonl",
+    log:
+        "logs/generate_personas/{role}.log",
+    conda:
+        "../../envs/core.yaml"
+    params:
+        script=SCRIPTS / "generate_personas.py",
+        options=persona_options,
+        seed=CONFIG.simulation.seed,
+        registry=registry_content,
+        code=code_of("personas.py"),
+    shell:
+        "python {params.script} --role {wildcards.role} --out {output} --seed {params.seed}"
+        " {params.options} > {log} 2>&1"

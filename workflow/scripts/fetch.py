@@ -1,0 +1,49 @@
+"""Fetches a model file that isn't shipped into the cache, once, and writes down what it is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from triagesim.console import command
+from triagesim.fetch import catalogue, fetch, locate
+from triagesim.jsonl import write_json
+
+
+def print_catalogue() -> None:
+    """Every entry with its licence, its size and where it is, or that it isn't there."""
+    for name, entry in catalogue().items():
+        print(f"{name}: {entry.title}")
+        print(f"  label    {entry.label}")
+        print(f"  licence  {entry.licence}")
+        print(f"  size     {entry.size / 1e6:.0f} MB")
+        print(f"  sha256   {entry.sha256}")
+        print(f"  origin   {entry.origin}")
+        for source in entry.sources:
+            print(f"  source   {source.command}")
+        print(f"  cached   {locate(name) or 'no'}")
+
+
+def main() -> None:
+    """Parse the arguments and fetch."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--model", metavar="NAME", help="an entry of resources/models/catalogue.yaml")
+    what.add_argument("--list", action="store_true", help="print the catalogue and end")
+    parser.add_argument("--out", type=Path, metavar="MARKER.json", help="where to write what was fetched")
+    options = parser.parse_args()
+    if options.model and not options.out:
+        parser.error("--model needs --out")
+    if options.list:
+        print_catalogue()
+    else:
+        fetch(options.model)
+        fields = ("name", "file", "sha256", "size", "licence", "label")
+        write_json(options.out, {key: getattr(catalogue()[options.model], key) for key in fields})
+
+
+if __name__ == "__main__":
+    command(main)

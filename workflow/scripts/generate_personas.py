@@ -1,0 +1,54 @@
+"""Writes pools of personas as JSON Lines: every persona there is, a sample, or a user's own after checking."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from triagesim.console import command
+from triagesim.jsonl import write_jsonl
+
+if TYPE_CHECKING:
+    from triagesim.personas import Role
+
+
+def rows(role: Role, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """The pool of one role as it was asked for."""
+    # A registry that somebody has edited is read when this is imported; a fault in it is reported like any other.
+    from triagesim.personas import PERSONAS, generate, load_personas
+
+    if options.file:
+        return [persona.model_dump(exclude_none=True) for persona in load_personas(options.file, PERSONAS[role])]
+    return generate(role, options.sampling, options.n, options.seed)
+
+
+def main() -> None:
+    """Parse the arguments and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out-dir", type=Path, metavar="DIR", help="write DIR/patient.jsonl and DIR/nurse.jsonl")
+    parser.add_argument("--role", choices=("patient", "nurse"), help="write the pool of this role only, to --out")
+    parser.add_argument("--out", type=Path, metavar="POOL.jsonl", help="where to write the pool of --role")
+    parser.add_argument("--sampling", choices=("all", "uniform"), default="all", help="default: %(default)s")
+    parser.add_argument("--n", type=int, help="how many personas of a role, for uniform sampling")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample; default: %(default)s")
+    parser.add_argument("--file", type=Path, help="check and copy these personas (.jsonl or .yaml), don't generate any")
+    options = parser.parse_args()
+    if bool(options.out_dir) == bool(options.role and options.out) or bool(options.role) != bool(options.out):
+        parser.error("give either --out-dir, or --role and --out")
+    if options.file and not options.role:
+        parser.error("--file needs --role and --out: it holds personas of one role")
+    pools: dict[Role, Path] = {options.role: options.out}
+    if options.out_dir:
+        pools = {"patient": options.out_dir / "patient.jsonl", "nurse": options.out_dir / "nurse.jsonl"}
+    for role, path in pools.items():
+        write_jsonl(path, rows(role, options))
+        print(f"{path}: written")
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,61 @@
+"""Simulates one shard of a pairing (rule simulate): the driver of the command `triagesim`, written whole and sorted.
+
+How the work is done (concurrency, slots, threads) comes from the environment variable TRIAGESIM_RUNTIME, as JSON.
+"""
+
+import argparse
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from triagesim.cases import Case, load_cases
+from triagesim.console import command
+from triagesim.drive import Plan, stoppable, write_shard
+from triagesim.environment import RUNTIME
+from triagesim.pairing import ResolvedPairing, make_setup
+from triagesim.personas import NursePersona, PatientPersona, Pool, load_personas
+
+
+def main() -> None:
+    """Parse the arguments and simulate."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairing", type=Path, required=True, help="results/pairings/<pairing>.json")
+    parser.add_argument("--cases", type=Path, required=True, help="a shard of cases")
+    parser.add_argument("--selected", type=Path, help="cases.csv: whose order a pairing's limit follows")
+    parser.add_argument("--nurse-personas", type=Path, required=True)
+    parser.add_argument("--patient-personas", type=Path, required=True)
+    parser.add_argument("--journal", type=Path, required=True, help="the folder of this pairing's answers")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    runtime = json.loads(os.environ.get(RUNTIME, "{}"))
+
+    pairing = ResolvedPairing.model_validate_json(args.pairing.read_text(encoding="utf-8"))
+    setup = make_setup(
+        pairing,
+        Pool(load_personas(args.nurse_personas, NursePersona), "nurse"),
+        Pool(load_personas(args.patient_personas, PatientPersona), "patient"),
+        runtime.get("models", {}),
+    )
+    cases = load_cases(args.cases) if args.cases.stat().st_size else []
+    if pairing.limit is not None:
+        cases = within_limit(cases, args.selected, pairing.limit)
+    jobs = [(case, number) for case in cases for number in range(pairing.episodes_per_case)]
+    title = f"simulate {pairing.name} {args.out.stem}"
+    concurrency = runtime.get("concurrency", 64)
+    with stoppable():
+        write_shard(Plan(jobs, setup, args.out, args.journal, title, concurrency, pairing.max_error_rate))
+
+
+def within_limit(cases: list[Case], selected: Path, limit: int) -> list[Case]:
+    """The cases of this shard that are among the first `limit` of the run."""
+    with selected.open(encoding="utf-8", newline="") as file:
+        first = {row["case_id"] for row, _ in zip(csv.DictReader(file), range(limit), strict=False)}
+    return [case for case in cases if case.case_id in first]
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,25 @@
+"""Summarises scores by pairing and checks that every case is accounted for (rule summarise)."""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from triagesim.console import command
+from triagesim.summary import summarise
+
+
+def main() -> None:
+    """Parse the arguments and summarise."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scores", type=Path, nargs="+", help="the .csv files of rule score")
+    parser.add_argument("--pairings", type=Path, nargs="+", required=True, help="results/pairings/*.json")
+    parser.add_argument("--selected", type=Path, required=True, help="results/cases/cases.csv")
+    parser.add_argument("--out-dir", type=Path, required=True)
+    args = parser.parse_args()
+    summarise(args.scores, args.pairings, args.selected, args.out_dir)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,272 @@
+"""How a patient says what it says: what each trait of the persona does to an answer's words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from triagesim.backends.agenda.story import Story, data
+from triagesim.backends.agenda.understanding import read
+from triagesim.backends.agenda.wording import Picker, start_large, start_small, stop
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An answer before manner.
+
+    Attributes:
+        core: its sentences.
+        kind: what it is: a topic, `yes`, `no`, `none`, `unsure`, `vague`, `deflect`, `nothing` or `misread`.
+        disclosed: the patient's own account of what it reveals.
+        simple: whether it is in simple English already.
+    """
+
+    core: list[str]
+    kind: str
+    disclosed: str
+    simple: bool = False
+
+
+# How often a trait adds a line to a reply, and how many lines a reply takes at most.
+_SHARE = {
+    "minimising": 0.45,
+    "amplifying": 0.45,
+    "anxious": 0.4,
+    "highly_distressed": 0.7,
+    "impatient": 0.4,
+    "hostile": 0.6,
+    "occasional_tangents": 0.25,
+    "frequent_tangents": 0.6,
+    "impaired": 0.4,
+    "delirious": 0.75,
+    "mild": 0.2,
+    "marked": 0.5,
+}
+_TERSE_LINE = 7
+# Answers that are short by nature: lines are added after them only.
+_SHORT = frozenset({"yes", "no", "none", "score", "unsure", "allergies", "medications", "history", "onset"})
+# Answers in which a symptom is put stronger or weaker than it is.
+_ABOUT_SYMPTOMS = frozenset({"complaint", "quality", "location", "score", "associated", "duration", "yes", "more"})
+# Words after which a symptom stands as a noun.
+_NOUN_AHEAD = r"\b((?:an?|the|this|of|got|have|dull|sharp|throbbing|constant|sick|odd) )"
+_WORD = re.compile(r"[\w'’-]+")
+_PIECES = re.compile(r"[,;:.!?…]+|\b(?:and|but|because|so|when|while|until|then)\b")
+
+
+def speak(draft: Draft, persona: dict[str, str], story: Story, picker: Picker) -> str:
+    """An answer in the manner of a persona, in the state that the story's patient is in."""
+    phrases = data()
+    core = list(draft.core)
+    english = persona.get("english_proficiency", "fluent")
+    if draft.kind == "misread":
+        return core[0]
+    if story.cognitive_state == "delirious" and draft.kind not in ("complaint", "deflect") and picker.chance(0.3):
+        core = []
+    core = [_lay(text, persona.get("health_literacy", "adequate"), picker) for text in core]
+    if draft.kind in _ABOUT_SYMPTOMS:
+        core = [_coloured(text, persona.get("symptom_reporting", "faithful"), picker) for text in core]
+    before, after = _added(draft, persona, story, picker)
+    if english != "fluent":
+        if not draft.simple:
+            core = [_accented(text, english, persona.get("verbosity", "typical"), picker) for text in core]
+        if english == "limited" and core and not draft.simple and not after and picker.chance(0.15):
+            core.append(stop(picker.pick(phrases["english"]["helpers"])))
+    sentences = [text for text in (*before, *core, *after) if text.strip(" .")]
+    text = " ".join(sentences) or picker.pick(phrases["manner"]["delirious"]["before"])
+    return _disfluent(text, persona.get("disfluency", "low"), picker)
+
+
+def _added(draft: Draft, persona: dict[str, str], story: Story, picker: Picker) -> tuple[list[str], list[str]]:
+    """The lines that traits add before and after an answer, a few at most."""
+    manner = data()["manner"]
+    verbosity = persona.get("verbosity", "typical")
+    limited = persona.get("english_proficiency") == "limited"
+    most = 1 if limited or verbosity == "terse" or draft.kind in _SHORT else 2
+    before: list[str] = []
+    after: list[str] = []
+    states = [level for level in (story.cognitive_state, story.intoxication) if level in manner]
+    levels = [persona.get(name, "") for name in ("distress", "demeanour", "symptom_reporting", "focus")]
+    for level in (*states, *picker.shuffled(levels)):
+        if len(before) + len(after) >= most or not picker.chance(_SHARE.get(level, 0.0)):
+            continue
+        if level in ("minimising", "amplifying") and draft.kind not in _ABOUT_SYMPTOMS:
+            continue
+        if limited:
+            after += picker.fresh(data()["simple"]["tangents" if level.endswith("tangents") else level])[:1]
+            continue
+        if level.endswith("tangents"):
+            after += _tangent(persona, picker, verbosity)
+            continue
+        ahead = "before" in manner[level] and not before and draft.kind not in _SHORT and picker.chance(0.5)
+        side = "before" if ahead or "after" not in manner[level] else "after"
+        fresh = picker.fresh(manner[level][side])
+        if verbosity == "terse":
+            fresh = [line for line in fresh if len(line.split()) <= _TERSE_LINE]
+        if fresh:
+            (before if side == "before" else after).append(fresh[0])
+    if verbosity == "expansive" and draft.kind not in ("deflect", "score"):
+        lines = data()["simple"]["expansive"] if limited else data()["expansive"]
+        room = 2 if draft.kind not in _SHORT and not before and not after else 1
+        after = [*picker.fresh(lines)[:room], *after]
+    return before, after
+
+
+def _tangent(persona: dict[str, str], picker: Picker, verbosity: str) -> list[str]:
+    """A stray remark and the way back; only the remark when it was said in few words."""
+    manner = data()["manner"]["tangent"]
+    fresh = picker.fresh(manner[persona.get("age_group", "adult")])
+    if not fresh or verbosity == "terse":
+        return fresh[:1] if fresh and len(fresh[0].split()) <= _TERSE_LINE + 2 else []
+    back = picker.fresh(manner["back"])
+    return [fresh[0], *(back[:1] if picker.chance(0.5) else [])]
+
+
+def _lay(text: str, literacy: str, picker: Picker) -> str:
+    """Everyday stand-ins for medical words."""
+    if literacy == "adequate":
+        return text
+    seen: set[str] = set()
+
+    def stand_in(says: str) -> str:
+        again = says in seen
+        seen.add(says)
+        return "another one" if again else says
+
+    for pattern, says in _stand_ins():
+        if literacy == "limited" or picker.chance(0.4):
+            text = pattern.sub(lambda _, says=says: stand_in(says), text)  # type: ignore[misc]
+    return start_large(re.sub(r"\b(my|the|a|an|some) (my|the|a|an|some)\b", r"\2", text))
+
+
+@cache
+def _stand_ins() -> list[tuple[re.Pattern[str], str]]:
+    return [(re.compile(rf"\b(?:{entry['words']})\b", re.IGNORECASE), entry["says"]) for entry in data()["lay"]]
+
+
+def _coloured(text: str, reporting: str, picker: Picker) -> str:
+    """A symptom in weaker or stronger words: every strong word softened, or one noun strengthened."""
+    if reporting == "minimising":
+        for word, weaker in data()["soften"].items():
+            text = re.sub(rf"\b{word}\b", weaker, re.sub(rf"^{start_large(word)}\b", start_large(weaker), text))
+    elif reporting == "amplifying":
+        for word in picker.shuffled(sorted(data()["strengthen"])):
+            new = re.sub(rf"{_NOUN_AHEAD}{word}\b", rf"\1{data()['strengthen'][word]}", text, count=1)
+            if new != text:
+                text = new
+                break
+    return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", re.sub(r"\b([Aa])n (?=[b-df-hj-np-tv-z])", r"\1 ", text))
+
+
+def _accented(text: str, level: str, verbosity: str, picker: Picker) -> str:
+    """A sentence in imperfect English."""
+    rules: dict[str, Any] = data()["english"]
+    words = text.replace("’", "'").split()
+    dropped = rules["glue"] if level == "limited" else rules["small"]
+    kept: list[str] = []
+    for word in words:
+        plain = word.lower().strip(",.;:!?")
+        tail = word[len(word.rstrip(",.;:!?")) :]
+        if plain in dropped and (level == "limited" or picker.chance(0.5)):
+            if kept and tail:
+                kept[-1] = kept[-1].rstrip(",.;:!?") + tail
+            continue
+        form = rules["forms"].get(plain)
+        if form and (level == "limited" or picker.chance(0.6)):
+            word = (start_large(form) if word[:1].isupper() else form) + tail
+        kept.append(word)
+    text = " ".join(kept)
+    if level == "limited":
+        return _in_pieces(text, {"terse": 1, "typical": 3, "expansive": 5}[verbosity])
+    return start_large(text)
+
+
+def _in_pieces(text: str, most: int) -> str:
+    """Short pieces in place of a sentence."""
+    mark = "?" if text.endswith("?") else "."
+    pieces = [" ".join(piece.split()[:7]) for piece in _PIECES.split(text)]
+    pieces = [piece.strip() for piece in pieces if len(piece.strip()) > 2]
+    telling = [piece for piece in pieces if read(piece).present]
+    if len(pieces) > most and telling:
+        pieces = [piece for piece in pieces if piece in telling or (most > 1 and piece == pieces[0])]
+    return " ".join(f"{start_large(piece)}{mark if number == 0 else '.'}" for number, piece in enumerate(pieces[:most]))
+
+
+def _disfluent(text: str, level: str, picker: Picker) -> str:
+    """Speech with filled pauses, repetitions, insertions, substitutions and broken-off words."""
+    count = len(text.split())
+    wanted = {"moderate": 1 + (count > 14), "high": max(2, min(4, count // 7))}.get(level, int(picker.chance(0.06)))
+    if count < 2:
+        wanted = min(wanted, 1)
+    kinds = [_filled, _repeated, _inserted, _substituted, _broken]
+    done = 0
+    order = [*([_filled] if picker.chance(0.5) else []), *_shuffled(kinds, picker), *_shuffled(kinds[1:], picker)]
+    for kind in order:
+        if done >= wanted:
+            break
+        new = kind(text, picker)
+        if new != text:
+            text, done = new, done + 1
+    return text
+
+
+def _shuffled(kinds: list[Any], picker: Picker) -> list[Any]:
+    order = picker.shuffled([str(number) for number in range(len(kinds))])
+    return [kinds[int(number)] for number in order]
+
+
+def _filled(text: str, picker: Picker) -> str:
+    """A filled pause at the start, or after a comma."""
+    pause = picker.pick(data()["disfluency"]["filled"])
+    commas = [match.end() for match in re.finditer(r", ", text)]
+    if commas and picker.chance(0.5):
+        place = commas[picker.place(len(commas))]
+        return f"{text[:place]}{pause}, {text[place:]}"
+    return f"{start_large(pause)}, {start_small(text)}"
+
+
+def _repeated(text: str, picker: Picker) -> str:
+    """A small word said twice."""
+    small = set(data()["disfluency"]["repeated"])
+    places = [m for m in _WORD.finditer(text) if m[0].lower() in small and text[m.end() : m.end() + 1] == " "]
+    if not places:
+        return text
+    match = places[picker.place(len(places))]
+    again = match[0] if match[0] == "I" or match[0].startswith("I'") else match[0].lower()
+    return f"{text[: match.end()]}, {again}{text[match.end() :]}"
+
+
+def _inserted(text: str, picker: Picker) -> str:
+    """Words that say nothing, at a comma."""
+    commas = [match.start() for match in re.finditer(r", ", text)]
+    words = picker.pick(data()["disfluency"]["inserted"])
+    if commas:
+        place = commas[picker.place(len(commas))]
+        return f"{text[:place]}, {words}{text[place:]}"
+    ends = [match.start() for match in re.finditer(r"\.(?= |$)", text)]
+    return f"{text[: ends[-1]]}, {words}{text[ends[-1] :]}" if ends and words == "you know" else text
+
+
+def _substituted(text: str, picker: Picker) -> str:
+    """A wrong word put right at once."""
+    table: dict[str, str] = data()["disfluency"]["substituted"]
+    places = [
+        match for match in _WORD.finditer(text) if match[0] in table and text[match.end() : match.end() + 1] == " "
+    ]
+    if not places:
+        return text
+    match = places[picker.place(len(places))]
+    return f"{text[: match.start()]}{table[match[0]]}{text[match.end() :]}"
+
+
+def _broken(text: str, picker: Picker) -> str:
+    """A longer word broken off and begun again."""
+    places = [
+        match for match in _WORD.finditer(text) if len(match[0]) >= 5 and match[0].isalpha() and match[0].islower()
+    ]
+    if not places:
+        return text
+    match = places[picker.place(len(places))]
+    cut = match[0][: 2 + picker.place(2)]
+    return f"{text[: match.start()]}{cut}- {text[match.start() :]}"

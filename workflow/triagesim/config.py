@@ -1,0 +1,401 @@
+"""The run's configuration: pydantic models are its one source, defaults, schema and checks come from them.
+
+`config/README.md` explains every key to a user; the JSON Schema in `workflow/schemas/config.schema.json` is generated
+from these models (`python -m triagesim.schemas`) and serves editors and Snakemake's `validate`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+
+from triagesim.cases import Provenance, Scale
+from triagesim.errors import InputError
+from triagesim.governance import OPEN
+
+SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+Slug = Annotated[str, Field(pattern=rf"^{SLUG.pattern}$")]
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Sampling = dict[str, float | int | list[str]]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Select(Section):
+    """Which of the accepted cases are simulated; all of them unless a key says otherwise."""
+
+    per_acuity: Positive | None = Field(None, description="at most so many cases of each level, drawn with `seed`")
+    sample: Positive | None = Field(None, description="at most so many cases in all, drawn with `seed`")
+    stays: list[str | int] | None = Field(None, description="only these case ids")
+    drop_ambulance_level1: bool = Field(False, description="leave out level-1 cases that arrive by ambulance")
+    seed: int = 0
+
+
+class Data(Section):
+    """Where the cases come from."""
+
+    source: str = Field(description="a .jsonl, .json or .csv of cases, from the folder that holds config/")
+    provenance: Provenance = Field(description="what kind of data this is; decides where it may be sent")
+    scale: Scale | None = Field(None, description="the scale of `acuity` for cases that don't say it themselves")
+    select: Select = Select()
+
+
+class PersonaPool(Section):
+    """Which personas one role is drawn from."""
+
+    sampling: Literal["uniform", "all"] = "uniform"
+    n: Positive = Field(500, description="how many personas `uniform` draws from the registry")
+    file: str | None = Field(None, description="own personas (.jsonl or .yaml) instead of the registry's")
+
+
+class Personas(Section):
+    """The persona pools."""
+
+    patient: PersonaPool = PersonaPool()
+    nurse: PersonaPool = PersonaPool()
+
+
+class _Model(Section):
+    """What every language model has."""
+
+    sampling: Sampling = Field(default_factory=dict, description="temperature, top_p, max_tokens … over its defaults")
+    prompts: Literal["full", "compact"] = "full"
+
+
+class AgendaModel(Section):
+    """The baseline without a language model."""
+
+    backend: Literal["agenda"]
+
+
+class LlamaCppModel(_Model):
+    """A small model on the CPU, in this process."""
+
+    backend: Literal["llamacpp"]
+    model: str = Field(description="a name in resources/models/catalogue.yaml, or a path to a .gguf file")
+    context: Positive = Field(4096, description="tokens that one call may take")
+    max_string: Positive = Field(240, description="longest text in an answer, in characters")
+    slots: Positive = Field(4, description="runtime: calls at once")
+    threads: Positive | None = Field(None, description="runtime: threads; all of the machine's unless set")
+
+
+class VllmModel(_Model):
+    """A model on vLLM, in this process; further keys are vLLM engine arguments."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    backend: Literal["vllm"]
+    model: str = Field(description="a path or a hub id")
+
+
+class HostedModel(_Model):
+    """A model behind an HTTP API that speaks OpenAI's chat protocol."""
+
+    backend: Literal["openrouter", "openai"]
+    model: str = Field(description="the model's id at the endpoint")
+    base_url: str | None = Field(None, description="the endpoint; OpenRouter's own unless set")
+    local: bool = Field(False, description="true only if the endpoint runs on machines that may see your data")
+    identity: str | None = Field(None, description="what the server serves: weights and revision")
+    extra_body: dict[str, Any] = Field(default_factory=dict, description="sent with every request")
+
+
+def _backend_of(value: Any) -> str | None:
+    backend = value.get("backend") if isinstance(value, Mapping) else getattr(value, "backend", None)
+    return "hosted" if backend in ("openrouter", "openai") else backend
+
+
+Model = Annotated[
+    Annotated[AgendaModel, Tag("agenda")]
+    | Annotated[LlamaCppModel, Tag("llamacpp")]
+    | Annotated[VllmModel, Tag("vllm")]
+    | Annotated[HostedModel, Tag("hosted")],
+    Discriminator(
+        _backend_of,
+        custom_error_type="backend",
+        custom_error_message="needs `backend`, one of agenda, llamacpp, vllm, openrouter, openai",
+    ),
+]
+
+#: Options of a model that can't change an answer: they stay out of identities and journal keys.
+RUNTIME_OPTIONS = frozenset(
+    {"slots", "threads", "gpu_memory_utilization", "tensor_parallel_size", "pipeline_parallel_size"}
+    | {"base_url", "local", "max_num_seqs", "max_num_batched_tokens"}
+)
+
+
+class Features(Section):
+    """Optional parts of an episode; all need a dialogue master."""
+
+    appearance: bool = False
+    belief_state: bool = False
+    feedback: bool = False
+
+
+class CaseLimit(Section):
+    """Which cases a pairing takes."""
+
+    limit: Positive | None = Field(None, description="only the first so many selected cases, as the source orders them")
+
+
+class _PairingOptions(Section):
+    algorithm: Scale | None = Field(None, description="instead of simulation.algorithm")
+    features: Features | None = Field(None, description="instead of simulation.features")
+    cases: CaseLimit = CaseLimit()
+    max_turns: Positive | None = Field(None, description="instead of simulation.max_turns")
+    max_error_rate: Share | None = Field(None, description="instead of simulation.max_error_rate")
+
+
+class Pairing(_PairingOptions):
+    """One combination of models; each name is a key of `models`."""
+
+    name: Slug | None = Field(None, description="names its folders; made from the models unless given")
+    nurse: str
+    patient: str
+    judge: str | None = None
+
+    @property
+    def slug(self) -> str:
+        """The name that its files carry."""
+        if self.name:
+            return self.name
+        same = self.nurse == self.patient and self.judge is None
+        return self.nurse if same else "--".join(filter(None, (self.nurse, self.patient, self.judge)))
+
+
+class Grid(Section):
+    """Every combination of these."""
+
+    nurse: Annotated[list[str], Field(min_length=1)]
+    patient: Annotated[list[str], Field(min_length=1)]
+    judge: Annotated[list[str | None], Field(min_length=1)] = [None]
+
+
+class PairingGrid(_PairingOptions):
+    """A sweep: every nurse with every patient (and judge), with `mirror` also the other way round."""
+
+    grid: Grid
+    mirror: bool = False
+
+    def expand(self) -> list[Pairing]:
+        """Each combination once, in the grid's order, mirrors last."""
+        pairs = list(itertools.product(self.grid.nurse, self.grid.patient, self.grid.judge))
+        if self.mirror:
+            pairs += [(patient, nurse, judge) for nurse, patient, judge in pairs]
+        options = self.model_dump(exclude={"grid", "mirror"}, exclude_unset=True)
+        return [Pairing(nurse=n, patient=p, judge=j, **options) for n, p, j in dict.fromkeys(pairs)]
+
+
+Pairings = Annotated[
+    Annotated[list[Pairing], Tag("list")] | Annotated[PairingGrid, Tag("grid")],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "grid"),
+]
+
+
+class Simulation(Section):
+    """The episodes' rules."""
+
+    algorithm: Scale | None = Field(None, description="the scale the nurse uses; each case's own unless set")
+    max_turns: Positive = Field(12, description="questions that the nurse may ask")
+    min_questions: Annotated[int, Field(ge=0)] = 3
+    max_regenerations: Annotated[int, Field(ge=0)] = 1
+    episodes_per_case: Positive = 1
+    seed: int = 0
+    features: Features = Features()
+    sampling: dict[Literal["nurse", "patient", "judge", "script"], Sampling] = Field(default_factory=dict)
+    max_error_rate: Share = Field(0, description="share of a shard's episodes that may fail without failing the job")
+
+
+class Pool(Section):
+    """Which episodes are kept."""
+
+    no_flags: bool = Field(True, description="drop episodes with a line that failed its checks and wasn't mended")
+    nurse_ended: bool = Field(True, description="drop episodes that ran out of questions")
+
+
+class Audio(Section):
+    """What is spoken, and how."""
+
+    engine: Literal["espeak"] = "espeak"
+    pairings: list[str] | None = Field(None, description="only these pairings; all unless set")
+    max_dialogues: Annotated[int, Field(ge=0)] | None = Field(None, description="shortest first; all unless set")
+    shards: Positive = 1
+
+
+class Journal(Section):
+    """Where every model answer is kept."""
+
+    dir: str = "journal"
+
+
+class Runtime(Section):
+    """How the work is done. Nothing here changes a result, so nothing here reruns a rule."""
+
+    concurrency: Positive = Field(64, description="episodes in flight in a shard")
+
+
+class Config(Section):
+    """The whole run."""
+
+    data: Data
+    personas: Personas = Personas()
+    models: dict[Slug, Model]
+    pairings: Pairings
+    simulation: Simulation = Simulation()
+    shards: Positive = Field(4, description="jobs that a pairing is cut into")
+    pool: Pool = Pool()
+    audio: Audio = Audio()
+    journal: Journal = Journal()
+    runtime: Runtime = Runtime()
+
+    def expanded(self) -> list[Pairing]:
+        """The pairings one by one."""
+        return self.pairings.expand() if isinstance(self.pairings, PairingGrid) else self.pairings
+
+
+def check_config(raw: Mapping[str, Any], name: str = "config") -> Config:
+    """Validate a configuration and fill in its defaults.
+
+    Raises:
+        InputError: with every error at once, one a line: path, what was expected, a near name for a mistyped key.
+    """
+    try:
+        config = Config.model_validate(dict(raw))
+    except ValidationError as error:
+        problems = list(_explain(error, dict(raw)))
+    else:
+        problems = list(_across(config))
+        if not problems:
+            return config
+    lines = "\n".join(f"  {problem}" for problem in dict.fromkeys(problems))
+    raise InputError(f"{name}: {len(lines.splitlines())} error(s); every key is explained in config/README.md\n{lines}")
+
+
+def identity_options(model: BaseModel) -> dict[str, Any]:
+    """The options of a model that can change its answers."""
+    return {key: value for key, value in model.model_dump(mode="json").items() if key not in RUNTIME_OPTIONS}
+
+
+def runtime_options(model: BaseModel) -> dict[str, Any]:
+    """The options of a model that can't change its answers, as far as they are set."""
+    options = model.model_dump(mode="json", exclude_none=True)
+    return {key: value for key, value in options.items() if key in RUNTIME_OPTIONS}
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """` (did you mean x?)` for a near name, else the empty text."""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _across(config: Config) -> Iterator[str]:
+    """Errors between keys."""
+    pairings = config.expanded()
+    if not pairings:
+        yield "pairings: nothing to simulate; add at least one {nurse: …, patient: …}"
+    slugs: dict[str, int] = {}
+    for number, pairing in enumerate(pairings):
+        where = f"pairings[{number}]" if isinstance(config.pairings, list) else "pairings.grid"
+        yield from _models_of(config, pairing, where)
+        if first := slugs.get(pairing.slug.lower()):
+            yield f"{where}.name: {pairing.slug!r} is the name of pairings[{first - 1}] already; give each its own name"
+        slugs.setdefault(pairing.slug.lower(), number + 1)
+    for name in config.audio.pairings or []:
+        if name not in (known := [p.slug for p in pairings]):
+            yield f"audio.pairings: no pairing {name!r}{nearest(name, known)}; there are {', '.join(known)}"
+
+
+def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
+    known = list(config.models)
+    for role in ("nurse", "patient", "judge"):
+        name = getattr(pairing, role)
+        if name is None:
+            continue
+        if name not in config.models:
+            yield f"{where}.{role}: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
+            continue
+        model = config.models[name]
+        if isinstance(model, HostedModel) and not model.local and config.data.provenance not in OPEN:
+            yield (
+                f"{where}.{role}: data.provenance {config.data.provenance} may not be sent to the hosted model "
+                f"{name!r} (PhysioNet's agreement forbids sharing such data with APIs); use a local model, or set "
+                f"models.{name}.local: true if the endpoint runs on machines that may see the data"
+            )
+    if pairing.judge is None and any((pairing.features or config.simulation.features).model_dump().values()):
+        yield f"{where}.features: need a dialogue master; name a judge"
+
+
+def _explain(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:
+    for item in error.errors():
+        keys = _data_path(item["loc"], raw)
+        path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".") or "config"
+        if item["type"] == "extra_forbidden":
+            known = sorted(_known_keys(keys[:-1], raw))
+            hint = nearest(str(keys[-1]), known) or f"; known here: {', '.join(known)}"
+            yield f"{path}: unknown key{hint}"
+        elif item["type"] == "missing":
+            yield f"{path}: is required and isn't there"
+        else:
+            yield f"{path}: {item['msg'].removeprefix('Value error, ')} (found {item['input']!r:.80})"
+
+
+def _data_path(loc: tuple[int | str, ...], raw: Any) -> list[int | str]:
+    """The keys of `loc` that stand in the user's file: pydantic's union tags are left out."""
+    path: list[int | str] = []
+    value = raw
+    for position, key in enumerate(loc):
+        inside = (isinstance(value, Mapping) and key in value) or (isinstance(value, list) and isinstance(key, int))
+        if inside:
+            path.append(key)
+            value = value[key]
+        elif position == len(loc) - 1:
+            path.append(key)
+    return path
+
+
+def _known_keys(path: list[int | str], raw: Any) -> set[str]:
+    """The keys that the schema knows at a path, over the alternatives that fit the `backend` named there."""
+    schema = Config.model_json_schema()
+    nodes, value = [schema], raw
+    for key in path:
+        nodes = [child for node in nodes for child in _children(schema, node, key)]
+        value = value[key]
+    backend = value.get("backend") if isinstance(value, dict) else None
+    found: set[str] = set()
+    for alternative in (alternative for node in nodes for alternative in _alternatives(schema, node)):
+        properties = alternative.get("properties", {})
+        backends = properties.get("backend", {})
+        if backend is None or backend in (backends.get("const"), *backends.get("enum", ())):
+            found |= properties.keys()
+    return found
+
+
+def _children(schema: dict[str, Any], node: dict[str, Any], key: int | str) -> Iterator[dict[str, Any]]:
+    for alternative in _alternatives(schema, node):
+        if isinstance(key, int):
+            yield from filter(None, [alternative.get("items")])
+        elif key in alternative.get("properties", {}):
+            yield alternative["properties"][key]
+        else:
+            other = alternative.get("additionalProperties")
+            patterns = alternative.get("patternProperties", {}).values()
+            yield from (child for child in (other, *patterns) if isinstance(child, dict))
+
+
+def _alternatives(schema: dict[str, Any], node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if "$ref" in node:
+        yield from _alternatives(schema, schema["$defs"][node["$ref"].rsplit("/", 1)[1]])
+        return
+    yield node
+    for child in (*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())):
+        yield from _alternatives(schema, child)

@@ -1,0 +1,188 @@
+"""Every model answer of a pairing, kept as it came: append-only, safe to kill, the one thing that costs money.
+
+`<folder>/<bucket>/<process>.jsonl`: the bucket is one of 64 by the hash of the case id; every process writes new files
+of its own and never reopens one, so a torn last line harms nothing and two jobs on a network file system don't meet.
+A line is one of
+
+- an answer: `key` (the hash of the call), `name`, `text`, `finish`, `usage`, `model`;
+- a give-up: `episode`, `gave_up` (its epoch), `why`: the next run asks the episode anew;
+- an end: `episode`, `done` (its status), `spec`, `usage`: what `triagesim status` counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from triagesim.errors import StopRun
+from triagesim.jsonl import dumps
+from triagesim.requests import CallName, Completion, Usage
+
+BUCKETS = 64
+#: Seconds between two flushes to the disk itself: a power cut can lose that much, a killed process nothing.
+SYNC_EVERY = 1.0
+
+
+def bucket(case_id: str) -> str:
+    """The bucket of a case's answers, `00` … `63`."""
+    return f"{sha256(case_id.encode()).digest()[0] % BUCKETS:02d}"
+
+
+class Journal:
+    """The answers of one pairing.
+
+    Args:
+        folder: where they are kept; None keeps nothing.
+        case_ids: whose answers to load.
+    """
+
+    def __init__(self, folder: Path | None, case_ids: Iterable[str] = ()) -> None:
+        self._folder = folder
+        self._files: dict[str, _File] = {}
+        self._answers: dict[str, Completion] = {}
+        self._epochs: dict[str, int] = {}
+        self._done: dict[str, str] = {}
+        self._opened = 0
+        self._process = f"{int(time.time())}-{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
+        if folder is not None:
+            for name in sorted({bucket(case_id) for case_id in case_ids}):
+                for record in read_records(folder / name):
+                    self._remember(record)
+
+    def find(self, key: str) -> Completion | None:
+        """The stored answer of a call, if it was ever answered."""
+        return self._answers.get(key)
+
+    def keep(self, case_id: str, key: str, name: CallName, completion: Completion) -> None:
+        """Store an answer; it is with the operating system before this returns."""
+        self._append(
+            case_id,
+            {
+                "key": key,
+                "name": str(name),
+                "text": completion.text,
+                "finish": completion.finish_reason,
+                "usage": completion.usage,
+                "model": completion.model,
+            },
+        )
+
+    def epoch(self, episode: str) -> int:
+        """How often the episode was given up."""
+        return self._epochs.get(episode, 0)
+
+    def give_up(self, case_id: str, episode: str, why: str) -> None:
+        """Note that the episode ended in an error, so that the next run asks anew."""
+        self._append(case_id, {"episode": episode, "gave_up": self.epoch(episode), "why": why})
+
+    def finish(self, case_id: str, episode: str, status: str, spec: str, usage: dict[str, Any]) -> None:
+        """Note that the episode ended; once is enough."""
+        if self._done.get(episode) != f"{status} {spec}":
+            self._append(case_id, {"episode": episode, "done": status, "spec": spec, "usage": usage})
+
+    def close(self) -> None:
+        """Flush to the disk and close."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _remember(self, record: dict[str, Any]) -> None:
+        if "key" in record:
+            usage = Usage(*record["usage"])
+            answer = Completion(record["text"], record["finish"], usage, record["model"])
+            self._answers.setdefault(record["key"], answer)
+        elif "gave_up" in record:
+            self._epochs[record["episode"]] = max(self.epoch(record["episode"]), record["gave_up"] + 1)
+        elif "done" in record:
+            self._done[record["episode"]] = f"{record['done']} {record['spec']}"
+
+    def _append(self, case_id: str, record: dict[str, Any]) -> None:
+        if self._folder is None:
+            return
+        name = bucket(case_id)
+        try:
+            if name not in self._files:
+                self._opened += 1
+                self._files[name] = _File(self._folder / name / f"{self._process}-{self._opened}.jsonl")
+            self._files[name].append(dumps(record) + "\n")
+        except OSError as error:
+            raise StopRun(
+                f"{self._folder}: an answer can't be kept ({error.strerror}); free some space there"
+            ) from None
+
+
+class _File:
+    """One file of one process: each line is one `write`, so a kill can only tear the last one."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._synced = time.monotonic()
+
+    def append(self, line: str) -> None:
+        data = line.encode()
+        written = os.write(self._descriptor, data)
+        while written < len(data):
+            written += os.write(self._descriptor, data[written:])
+        if time.monotonic() - self._synced > SYNC_EVERY:
+            os.fsync(self._descriptor)
+            self._synced = time.monotonic()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.fsync(self._descriptor)
+        os.close(self._descriptor)
+
+
+def read_records(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every whole record below a folder, oldest file first; what a kill tore off is passed over."""
+    for path in sorted(folder.glob("**/*.jsonl")):
+        with path.open("rb") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    continue
+                with contextlib.suppress(ValueError):
+                    record = json.loads(line)
+                    if isinstance(record, dict):
+                        yield record
+
+
+@contextlib.contextmanager
+def shard_lock(path: Path, patience: float = 30.0) -> Iterator[None]:
+    """Hold a shard: two live drivers never ask for the same one.
+
+    Args:
+        patience: seconds to wait for another driver that is just ending.
+
+    Raises:
+        StopRun: another driver holds it; the text names it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.monotonic() + patience
+    try:
+        while True:
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+                    raise StopRun(
+                        f"{path}: another driver works on this shard ({holder or 'unknown'}); wait for it or stop it"
+                    ) from None
+                time.sleep(0.1)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,91 @@
+"""JSON Lines and tables as files: read with care, written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any
+
+from triagesim.errors import InputError
+
+
+def dumps(value: Any) -> str:
+    """One compact JSON line without its newline; keys keep their order."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def digest(value: Any) -> str:
+    """A hash (64 hex digits) of a JSON value that doesn't depend on the order of keys."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return sha256(text.encode()).hexdigest()
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    r"""Yield (line number, object) of a JSON Lines file.
+
+    Lines end at `\n` alone: U+2028 and its like are data. A byte-order mark and blank lines are passed over.
+
+    Raises:
+        InputError: a line isn't UTF-8, isn't JSON or isn't an object.
+    """
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip(" \t\r\n")
+                if not text:
+                    continue
+                value = json.loads(text)
+            except UnicodeDecodeError as error:
+                raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+            except json.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
+            if not isinstance(value, dict):
+                raise InputError(f"{path}, line {number}: expected an object in braces, found {type(value).__name__}")
+            yield number, value
+
+
+def write_atomically(path: Path, write: Callable[[IO[str]], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, then rename it to `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    """Write one JSON line a row, whole or not at all."""
+    write_atomically(path, lambda file: file.writelines(dumps(row) + "\n" for row in rows))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write one indented JSON document, whole or not at all."""
+    write_atomically(path, lambda file: file.writelines([json.dumps(value, ensure_ascii=False, indent=2), "\n"]))
+
+
+def write_table(path: Path, header: list[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a CSV table, whole or not at all; truth values as `true` and `false`, None as nothing."""
+    words = {True: "true", False: "false"}
+    cells = ([words[cell] if isinstance(cell, bool) else cell for cell in row] for row in rows)
+    write_atomically(path, lambda file: csv.writer(file, lineterminator="\n").writerows([header, *cells]))
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

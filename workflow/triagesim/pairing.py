@@ -1,0 +1,140 @@
+"""A pairing with everything that its episodes depend on: what `results/pairings/<pairing>.json` holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from triagesim.backends import configured_backend
+from triagesim.calls import Seat
+from triagesim.cases import Scale
+from triagesim.config import Config, Features, Model, Pairing, identity_options, runtime_options
+from triagesim.episode import PROTOCOL, Setup
+from triagesim.errors import InputError
+from triagesim.personas import Pool
+from triagesim.prompts import PromptSet, prompts_digest
+from triagesim.requests import Role
+from triagesim.resources import find_path
+
+
+class Seated(BaseModel):
+    """A model in a role: its name in the configuration and its options that can change an answer."""
+
+    name: str
+    options: Model
+
+
+class ResolvedPairing(BaseModel):
+    """A pairing without any reference to the rest of the configuration.
+
+    Attributes:
+        limit: only so many of the selected cases, in the source's order.
+        content: identities and hashes of what ships beside the code (prompts, the agenda's rules, the protocol), so
+            that a changed prompt reruns the pairing and an edited comment doesn't.
+    """
+
+    name: str
+    models: dict[Role, Seated]
+    algorithm: Scale | None
+    features: Features
+    max_turns: int
+    min_questions: int
+    max_regenerations: int
+    episodes_per_case: int
+    seed: int
+    sampling: dict[str, dict[str, Any]]
+    max_error_rate: float
+    limit: int | None
+    content: dict[str, Any]
+
+
+def resolve(config: Config, pairing: Pairing) -> ResolvedPairing:
+    """Fill in what the pairing takes from the rest of the configuration."""
+    if pairing.judge is not None:
+        raise InputError(f"pairing {pairing.slug}: this version has no dialogue master yet; leave judge out")
+    names: dict[Role, str] = {"nurse": pairing.nurse, "patient": pairing.patient}
+    models = {role: config.models[name] for role, name in names.items()}
+    rules = config.simulation
+    content: dict[str, Any] = {"protocol": PROTOCOL}
+    for role, model in models.items():
+        backend = configured_backend(model, {})
+        content[role] = [backend.identity]
+        if backend.reads == "messages":
+            content[role].append(prompts_digest(model.prompts))  # type: ignore[union-attr]
+    return ResolvedPairing(
+        name=pairing.slug,
+        models={role: Seated(name=names[role], options=model) for role, model in models.items()},
+        algorithm=pairing.algorithm or rules.algorithm,
+        features=pairing.features or rules.features,
+        max_turns=pairing.max_turns or rules.max_turns,
+        min_questions=rules.min_questions,
+        max_regenerations=rules.max_regenerations,
+        episodes_per_case=rules.episodes_per_case,
+        seed=rules.seed,
+        sampling={role: rules.sampling.get(role, {}) for role in names},
+        max_error_rate=rules.max_error_rate if pairing.max_error_rate is None else pairing.max_error_rate,
+        limit=pairing.cases.limit,
+        content=content,
+    )
+
+
+def check_files(config: Config) -> None:
+    """Say at once which files of the configuration aren't there.
+
+    Raises:
+        InputError: one or more; Snakemake itself would keep quiet while the results are there.
+    """
+    named = {
+        "data.source": config.data.source,
+        "personas.patient.file": config.personas.patient.file,
+        "personas.nurse.file": config.personas.nurse.file,
+    }
+    missing = [f"{key}: no file {path}" for key, path in named.items() if path and not find_path(path).exists()]
+    if missing:
+        raise InputError("; ".join(missing) + " (looked for in the working folder and beside the workflow)")
+
+
+def as_json(resolved: ResolvedPairing) -> dict[str, Any]:
+    """What is written for a pairing: nothing in it is an option that can't change a result."""
+    value = resolved.model_dump(mode="json")
+    for role, seated in resolved.models.items():
+        value["models"][role]["options"] = identity_options(seated.options)
+    return value
+
+
+def runtime(config: Config) -> dict[str, Any]:
+    """What a driver is told beside the pairing: none of it changes a result."""
+    models = {name: runtime_options(model) for name, model in config.models.items()}
+    return {**config.runtime.model_dump(), "models": models}
+
+
+def make_setup(
+    resolved: ResolvedPairing, nurse_personas: Pool, patient_personas: Pool, options: Mapping[str, Mapping[str, Any]]
+) -> Setup:
+    """The episodes' setup; two roles with the same model share one backend.
+
+    Args:
+        options: runtime options by model name.
+    """
+    backends = {
+        seated.name: configured_backend(seated.options, dict(options.get(seated.name, {})))
+        for seated in resolved.models.values()
+    }
+    seats: dict[Role, Seat] = {}
+    for role, seated in resolved.models.items():
+        own = getattr(seated.options, "sampling", {})
+        prompts: PromptSet = getattr(seated.options, "prompts", "full")
+        seats[role] = Seat(backends[seated.name], prompts, {**own, **resolved.sampling.get(role, {})})
+    return Setup(
+        seats,
+        nurse_personas,
+        patient_personas,
+        pairing=resolved.name,
+        algorithm=resolved.algorithm,
+        max_turns=resolved.max_turns,
+        min_questions=resolved.min_questions,
+        seed=resolved.seed,
+        features=resolved.features,
+    )

@@ -1,0 +1,393 @@
+"""Personas: the registry of traits, the models made from it, pools of personas and how an episode draws one."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+import random
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache, cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+
+from triagesim.cases import explain
+from triagesim.errors import InputError
+from triagesim.jsonl import digest, read_lines
+from triagesim.resources import load_yaml
+
+Role = Literal["patient", "nurse"]
+ROLES: tuple[Role, ...] = get_args(Role)
+Sampling = Literal["all", "uniform"]
+
+
+class Source(BaseModel):
+    """A published work. `checked` says that its record and abstract were compared with what is said here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str
+    authors: str
+    year: int
+    where: str
+    checked: bool
+
+
+class Trait(BaseModel):
+    """One way in which people differ.
+
+    Attributes:
+        levels: behavioural anchor (what an observer sees or hears) by level.
+        per_line: a single spoken line can show the level or contradict it; else only a whole episode can.
+        prevalence: share of emergency patients (0 … 1) by level, for the levels that research has counted.
+        prevalence_source, sources: keys of the registry's `sources`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    definition: str = Field(min_length=1)
+    levels: dict[str, str] = Field(min_length=2)
+    per_line: bool
+    prevalence: dict[str, float] = Field(default_factory=dict)
+    prevalence_source: str | None = None
+    sources: list[str] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _counted_levels_exist(self) -> Self:
+        unknown = self.prevalence.keys() - self.levels.keys()
+        if unknown:
+            raise ValueError(f"prevalence names no level of the trait: {', '.join(sorted(unknown))}")
+        if any(share < 0 for share in self.prevalence.values()) or sum(self.prevalence.values()) > 1:
+            raise ValueError("shares in prevalence are 0 to 1 and add up to 1 at most")
+        if bool(self.prevalence) != bool(self.prevalence_source):
+            raise ValueError("prevalence and prevalence_source go together")
+        return self
+
+
+class Registry(BaseModel):
+    """All traits of a role, and every persona that they allow, numbered from 0.
+
+    The numbers follow the traits and levels in the file's order, the last trait changing fastest; combinations that
+    hold both halves of an incompatible pair have no number.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: Role
+    traits: dict[str, Trait]
+    incompatible: list[dict[str, str]]
+    sources: dict[str, Source]
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Self:
+        for pair in self.incompatible:
+            known = all(name in self.traits and level in self.traits[name].levels for name, level in pair.items())
+            if len(pair) != 2 or not known:
+                raise ValueError(f"incompatible: expected two traits, each with one of its levels, found {pair}")
+        for trait in self.traits.values():
+            for key in [*trait.sources, *filter(None, [trait.prevalence_source])]:
+                if key not in self.sources:
+                    raise ValueError(f"traits.{trait.name}: {key!r} is not among the sources")
+        return self
+
+    @cached_property
+    def _personas(self) -> list[tuple[str, ...]]:
+        names = list(self.traits)
+        barred = [[(names.index(name), level) for name, level in pair.items()] for pair in self.incompatible]
+        product = itertools.product(*(trait.levels for trait in self.traits.values()))
+        return [levels for levels in product if not any(levels[i] == a and levels[j] == b for (i, a), (j, b) in barred)]
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, ...], int]:
+        return {levels: number for number, levels in enumerate(self._personas)}
+
+    @property
+    def size(self) -> int:
+        """How many personas there are."""
+        return len(self._personas)
+
+    def at(self, number: int) -> dict[str, str]:
+        """The persona with this number, 0 … size - 1, as level by trait."""
+        return dict(zip(self.traits, self._personas[number], strict=True))
+
+    def index(self, levels: Mapping[str, str]) -> int:
+        """The number of a persona (level by trait; other keys are ignored).
+
+        Raises:
+            InputError: no persona of the registry has these levels.
+        """
+        try:
+            return self._numbers[tuple(levels[name] for name in self.traits)]
+        except KeyError:
+            raise InputError(f"no {self.role} persona of the registry has the levels {dict(levels)}") from None
+
+
+@cache
+def registry(role: Role) -> Registry:
+    """The traits of a role, from `resources/personas/<role>.yaml`.
+
+    Raises:
+        InputError: the file isn't there, isn't YAML or doesn't describe traits.
+    """
+    name = f"personas/{role}.yaml"
+    try:
+        content = load_yaml(name)
+        if not isinstance(content, dict) or not isinstance(content.get("traits"), dict):
+            raise InputError(f"resources/{name}: expected the keys role, traits, incompatible and sources")
+        traits = {key: {"name": key, **entry} for key, entry in content["traits"].items()}
+        return Registry.model_validate({**content, "traits": traits})
+    except ValidationError as error:
+        raise InputError(f"resources/{name}: {explain(error)}") from None
+    except (OSError, TypeError, yaml.YAMLError) as error:
+        raise InputError(f"resources/{name}: can't be read as a registry of traits ({error})") from None
+
+
+#: The pairs of levels, over both roles, that contradict each other by definition.
+INCOMPATIBLE: tuple[dict[str, str], ...] = tuple(pair for role in ROLES for pair in registry(role).incompatible)
+
+
+class Persona(BaseModel):
+    """What every persona has beside its traits.
+
+    Attributes:
+        gender: a trait of a nurse; a patient's comes from the case and is filled in when an episode begins.
+        ethnicity, instruction: for the choice and direction of a voice; stored, never shown to a model.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: ClassVar[Role]
+
+    gender: str | None = None
+    ethnicity: str | None = None
+    instruction: str | None = None
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> Self:
+        for pair in registry(self.role).incompatible:
+            if all(getattr(self, name) == level for name, level in pair.items()):
+                both = " and ".join(f"{name} {level}" for name, level in pair.items())
+                raise ValueError(f"{both} contradict each other; change one of them")
+        return self
+
+
+def _model(name: str, role: Role) -> type[Persona]:
+    """A pydantic model with a required field a trait, whose type is the literal names of the levels."""
+    traits = registry(role).traits.values()
+    fields: dict[str, Any] = {
+        trait.name: (Literal[tuple(trait.levels)], Field(description=trait.definition)) for trait in traits
+    }
+    model = create_model(name, __base__=Persona, __module__=__name__, __doc__=f"A {role}'s persona.", **fields)
+    model.role = role
+    return model
+
+
+PatientPersona: type[Persona] = _model("PatientPersona", "patient")
+NursePersona: type[Persona] = _model("NursePersona", "nurse")
+#: The model of each role's personas.
+PERSONAS: dict[Role, type[Persona]] = {"patient": PatientPersona, "nurse": NursePersona}
+
+
+def traits_of(persona: Persona) -> dict[str, str]:
+    """Level by trait: all of a persona that a model may be shown."""
+    return {name: getattr(persona, name) for name in registry(persona.role).traits}
+
+
+class Anchored(NamedTuple):
+    """A level of a trait and what an observer sees or hears of it."""
+
+    level: str
+    anchor: str
+
+
+def anchors(role: Role, levels: Mapping[str, str]) -> dict[str, Anchored]:
+    """Level and behavioural anchor by trait, for the traits in `levels`, in the registry's order."""
+    traits = registry(role).traits
+    return {name: Anchored(levels[name], traits[name].levels[levels[name]]) for name in traits if name in levels}
+
+
+def generate(role: Role, sampling: Sampling = "all", n: int | None = None, seed: int = 0) -> Iterator[dict[str, str]]:
+    """Personas as level by trait, in the registry's order.
+
+    Args:
+        sampling: every persona there is, or `n` different ones, each as likely as any other.
+        n: how many, for `uniform`. A larger `n` with the same seed holds all of a smaller one's.
+
+    Raises:
+        InputError: `uniform` without an `n` between 1 and the number of personas there are.
+    """
+    known = registry(role)
+    numbers: Iterable[int] = range(known.size)
+    if sampling == "uniform":
+        if n is None or not 1 <= n <= known.size:
+            raise InputError(f"uniform sampling of {role} personas: n is {n}; expected 1 to {known.size:,}")
+        # Of a seeded generator only random() is promised to stay the same in later versions of Python.
+        generator = random.Random(f"{seed}|{role}")
+        order = [generator.random() for _ in numbers]
+        numbers = sorted(sorted(numbers, key=order.__getitem__)[:n])
+    return map(known.at, numbers)
+
+
+class Pool:
+    """The personas that the episodes of a run draw from.
+
+    A seed and an episode's id put the whole registry in an order; the member that comes first is drawn. So a draw
+    depends on nothing else, every member is as likely as any other, and a persona added to the pool takes over the
+    episodes in whose order it comes first and changes no other draw. Members with the same traits count as a second,
+    third … layer, each with an order of its own.
+
+    Raises:
+        InputError: there are no personas, or one is of the other role.
+    """
+
+    def __init__(self, personas: Iterable[Persona], role: Role) -> None:
+        self.role = role
+        self._layers: list[dict[int, Persona]] = []
+        for persona in personas:
+            if persona.role != role:
+                raise InputError(
+                    f"a {persona.role} persona is in a pool of {role} personas; swap the two files or lists"
+                )
+            number = registry(role).index(traits_of(persona))
+            layer = next((layer for layer in self._layers if number not in layer), None)
+            if layer is None:
+                self._layers.append(layer := {})
+            layer[number] = persona
+        if not self._layers:
+            raise InputError(f"the pool of {role} personas is empty; give at least one")
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the personas and of the registry's wording for them."""
+        members = sorted(persona.model_dump_json() for layer in self._layers for persona in layer.values())
+        return digest([members, load_yaml(f"personas/{self.role}.yaml")])
+
+    def draw(self, seed: int, episode_id: str) -> Persona:
+        """The persona of an episode."""
+        firsts = []
+        for depth, layer in enumerate(self._layers):
+            order = _Order(f"{seed}|{self.role}|{depth}|{episode_id}", _prime_from(registry(self.role).size))
+            number = order.first(layer)
+            firsts.append((order.rank(number), depth, number))
+        _, depth, number = min(firsts)
+        return self._layers[depth][number]
+
+
+class _Order:
+    """A permutation of 0 … p - 1 for a prime p, chosen by a key: x -> a / (x + b) + c modulo p, with 1 / 0 = 0.
+
+    It can be computed both ways, so the first of a small set is found by ranking the set, and that of a large one by
+    walking through the order: in about the square root of p steps at most, either way.
+    """
+
+    def __init__(self, key: str, prime: int) -> None:
+        digest = sha256(key.encode()).digest()
+        a, b, c = (int.from_bytes(digest[i : i + 8], "big") for i in (0, 8, 16))
+        self._a, self._b, self._c, self._prime = 1 + a % (prime - 1), b % prime, c % prime, prime
+
+    def rank(self, number: int) -> int:
+        """At which place `number` comes."""
+        return (self._a * self._inverse(number + self._b) + self._c) % self._prime
+
+    def at(self, rank: int) -> int:
+        """Which number comes at place `rank`."""
+        return (self._a * self._inverse(rank - self._c) - self._b) % self._prime
+
+    def first(self, numbers: Collection[int]) -> int:
+        """Which of `numbers` comes first."""
+        if len(numbers) ** 2 < self._prime:
+            return min(numbers, key=self.rank)
+        return next(number for number in map(self.at, range(self._prime)) if number in numbers)
+
+    def _inverse(self, value: int) -> int:
+        value %= self._prime
+        return pow(value, -1, self._prime) if value else 0
+
+
+@cache
+def _prime_from(least: int) -> int:
+    """The smallest prime that is at least `least` and at least 2."""
+    return next(n for n in itertools.count(max(least, 2)) if all(n % d for d in range(2, math.isqrt(n) + 1)))
+
+
+def for_case(persona: Persona, gender: str | None, age_group: str | None, *, seed: int, episode_id: str) -> Persona:
+    """A patient's persona with the case's gender and age group.
+
+    Where the case has no gender the persona keeps its own; where neither has one, the seed and the episode's id choose
+    female or male, each as likely. Where the case has no age group the persona keeps its own.
+    """
+    drawn = ("female", "male")[sha256(f"{seed}|gender|{episode_id}".encode()).digest()[0] % 2]
+    update = {"gender": gender or persona.gender or drawn}
+    return persona.model_copy(update=update | ({"age_group": age_group} if age_group else {}))
+
+
+def load_personas(path: str | Path, cls: type[Persona]) -> list[Persona]:
+    """Load personas from a `.jsonl` pool (one object a line) or a `.yaml` list, in the file's order.
+
+    Raises:
+        InputError: the file isn't there, isn't of these kinds, is empty, or an entry isn't such a persona.
+    """
+    path, personas = Path(path), []
+    for place, row in _read_rows(path, cls.role):
+        try:
+            personas.append(cls.model_validate(row))
+        except ValidationError as error:
+            raise InputError(f"{path}, {place}: {_problems(error, cls)}") from None
+    if not personas:
+        raise InputError(f"{path}: holds no personas; give at least one, or leave the file out")
+    return personas
+
+
+def _read_rows(path: Path, role: Role) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (where it stands in the file, raw persona)."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; expected a .jsonl pool or a .yaml list of {role} personas")
+    if path.suffix.lower() == ".jsonl":
+        yield from ((f"line {number}", row) for number, row in read_lines(path))
+    elif path.suffix.lower() in {".yaml", ".yml"}:
+        yield from _read_yaml(path)
+    else:
+        raise InputError(f"{path}: unknown kind of persona file {path.suffix!r}; expected .jsonl, .yaml or .yml")
+
+
+def _read_yaml(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        items = yaml.load(path.read_text(encoding="utf-8-sig"), Loader=loader)
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: not YAML in UTF-8 ({' '.join(str(error).split())})") from None
+    if not isinstance(items, list | None):
+        raise InputError(f"{path}: expected a list (each persona begins with a dash), found {type(items).__name__}")
+    for number, item in enumerate(items or [], 1):
+        if not isinstance(item, dict):
+            raise InputError(f"{path}, item {number}: expected traits and levels, found {type(item).__name__}")
+        yield f"item {number}", item
+
+
+def _problems(error: ValidationError, cls: type[Persona]) -> str:
+    """What is wrong with one persona, each problem with its key, what was expected and a likely correction."""
+    traits, problems, meant = registry(cls.role).traits, [], set()
+    for item in sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden"):
+        key = ".".join(map(str, item["loc"]))
+        if item["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(key, cls.model_fields, n=1)
+            meant.update(close)
+            problems.append(f"{key!r} is no key of a {cls.role} persona{_did_you_mean(close)}")
+        elif key not in traits:
+            problems.append(f"{key}: {item['msg']}".removeprefix(": ").removeprefix("Value error, "))
+        elif item["type"] != "missing":
+            found, levels = str(item["input"]), traits[key].levels
+            close = difflib.get_close_matches(found, levels, n=1)
+            problems.append(f"{key} is {found!r:.60}; expected {' or '.join(levels)}{_did_you_mean(close)}")
+        elif key not in meant:
+            problems.append(f"{key!r} is missing; expected {' or '.join(traits[key].levels)}")
+    return "; ".join(problems)
+
+
+def _did_you_mean(close: list[str]) -> str:
+    return f" (did you mean {close[0]!r}?)" if close else ""

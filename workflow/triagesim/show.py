@@ -1,0 +1,74 @@
+"""Prints a dialogue as a person reads it: lines, vital signs, the nurse's running level."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from pathlib import Path
+from typing import Any
+
+from triagesim.errors import InputError
+from triagesim.jsonl import read_lines
+
+_NAMES = {
+    "temperature": "temperature",
+    "heartrate": "heart rate",
+    "resprate": "breathing rate",
+    "o2sat": "oxygen saturation",
+    "sbp": "systolic pressure",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """The task `show`."""
+    parser = argparse.ArgumentParser(prog="triagesim show", description=__doc__)
+    parser.add_argument("episode", help="an episode's id, <case id>-<number>")
+    parser.add_argument("files", nargs="*", type=Path, help=".jsonl files; all of results/episodes/ unless given")
+    parser.add_argument("--pairing", help="only of this pairing")
+    args = parser.parse_args(arguments)
+    files = args.files or sorted(Path("results/episodes").glob(f"{args.pairing or '*'}/*.jsonl"))
+    names, found = set(), []
+    for path in files:
+        for _, episode in read_lines(path):
+            names.add(str(episode.get("episode_id")))
+            if episode.get("episode_id") == args.episode and args.pairing in (None, episode.get("pairing")):
+                found.append(episode)
+    if not found:
+        near = difflib.get_close_matches(args.episode, names, n=3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise InputError(f"no episode {args.episode!r} in {len(files)} file(s){hint}")
+    print("\n\n".join(as_text(episode) for episode in found))
+    return 0
+
+
+def as_text(episode: dict[str, Any]) -> str:
+    """An episode as plain text."""
+    case = episode["case"]
+    models = ", ".join(f"{role} {model}" for role, model in episode["models"].items())
+    lines = [f"{episode['episode_id']}  {episode.get('pairing', '')}  ({models})"]
+    lines += [f"label: {label}" for label in sorted(set(episode.get("labels", {}).values()))]
+    lines.append(f"{case['chief_complaint']}; {episode['algorithm'].upper()} level {case['acuity']}")
+    lines.append("")
+    for item in episode["history"]:
+        lines.append(_line(item))
+    ending = {"skipped": episode.get("skip_reason"), "error": episode.get("error")}.get(episode["status"])
+    lines.append("")
+    lines.append(f"{episode['status']}: {ending}" if ending else _verdict(episode))
+    return "\n".join(lines)
+
+
+def _line(item: dict[str, Any]) -> str:
+    if item.get("event") == "vital":
+        value = "could not be measured" if item["value"] is None else f"{item['value']:g}"
+        return f"           [{_NAMES[item['name']]}: {value}]"
+    if item["actor"] == "system":
+        return f"           [triage ends: level {item['triage']}]"
+    level = f" ({item['triage']})" if item.get("triage") else ""
+    return f"{item['actor'] + level:>11}  {item['utterance']}"
+
+
+def _verdict(episode: dict[str, Any]) -> str:
+    truth, final = episode["case"]["acuity"], episode["final_triage"]
+    word = "right" if truth == final else ("too urgent" if final < truth else "not urgent enough")
+    flags = f"; red flags: {', '.join(episode['red_flags'])}" if episode["red_flags"] else ""
+    return f"final level {final}, ground truth {truth}: {word}; ended by {episode['end_reason']}{flags}"

@@ -1,0 +1,120 @@
+"""`simulate`: many episodes side by side, each yielded as it finishes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from triagesim.calls import Seat
+from triagesim.cases import Case, Scale
+from triagesim.config import Features
+from triagesim.engine import as_backend, iterate
+from triagesim.episode import Setup, play
+from triagesim.errors import InputError
+from triagesim.journal import Journal
+from triagesim.personas import Persona, Pool
+from triagesim.requests import ROLES, Role
+
+NO_FEATURES = Features()
+
+
+def simulate(
+    cases: Iterable[Case],
+    *,
+    nurse_llm: Any,
+    patient_llm: Any,
+    nurse_personas: Iterable[Persona],
+    patient_personas: Iterable[Persona],
+    algorithm: Scale | None = None,
+    judge_llm: Any = None,
+    max_regenerations: int = 1,
+    max_turns: int = 12,
+    min_questions: int = 3,
+    episodes_per_case: int = 1,
+    seed: int = 0,
+    concurrency: int = 256,
+    sampling: Mapping[str, Mapping[str, Any]] | None = None,
+    skip: Collection[str] = (),
+    features: Features = NO_FEATURES,
+    journal: str | Path | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Simulate episodes and yield each as it finishes, as a dict that is one line of JSON.
+
+    Args:
+        nurse_llm, patient_llm: backends (`load_backend`), or objects with `model` and `complete(requests)`.
+        algorithm: the scale for all cases; otherwise each case's `acuity_scale`, otherwise ESI.
+        max_turns: questions that the nurse may ask; `min_questions` before it may end.
+        sampling: options by role (nurse, patient, judge, script), over the model's own.
+        skip: ids of episodes to leave out.
+        journal: a folder that keeps every answer; with it, a run that was stopped asks nothing twice.
+
+    Raises:
+        InputError, TypeError: an argument isn't what it should be; at the call, not at the first `next`.
+    """
+    chosen = list(cases)
+    checked = {"max_turns": max_turns, "episodes_per_case": episodes_per_case, "concurrency": concurrency}
+    for name, number in checked.items():
+        if number < 1:
+            raise InputError(f"{name} is {number}; expected 1 or more")
+    if min_questions < 0 or max_regenerations < 0:
+        raise InputError("min_questions and max_regenerations are 0 or more")
+    if algorithm not in (None, "esi", "ats"):
+        raise InputError(f"algorithm is {algorithm!r}; expected esi or ats")
+    if judge_llm is not None or any(features.model_dump().values()):
+        raise InputError("this version has no dialogue master yet: judge_llm is None and features are off")
+    if unknown := set(sampling or {}) - set(ROLES):
+        raise InputError(f"sampling: unknown role {', '.join(sorted(unknown))}; expected {', '.join(ROLES)}")
+    counts = Counter(case.case_id.lower() for case in chosen)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        raise InputError(
+            f"case ids are unique (without regard to upper and lower case); twice there: {', '.join(twice)}"
+        )
+
+    adapted = {id(given): as_backend(given) for given in (nurse_llm, patient_llm)}
+    models: dict[Role, Any] = {"nurse": nurse_llm, "patient": patient_llm}
+    setup = Setup(
+        {role: Seat(adapted[id(llm)], sampling=dict((sampling or {}).get(role, {}))) for role, llm in models.items()},
+        Pool(nurse_personas, "nurse"),
+        Pool(patient_personas, "patient"),
+        algorithm=algorithm,
+        max_turns=max_turns,
+        min_questions=min_questions,
+        seed=seed,
+        features=features,
+    )
+    done = set(skip)
+    jobs = [(case, k) for case in chosen for k in range(episodes_per_case) if f"{case.case_id}-{k}" not in done]
+    return run(jobs, setup, Path(journal) if journal is not None else None, concurrency)
+
+
+def run(
+    jobs: list[tuple[Case, int]], setup: Setup, journal: Path | None, concurrency: int
+) -> Generator[dict[str, Any]]:
+    """Play (case, episode number) jobs, at most `concurrency` at once, and yield the artifacts as they finish.
+
+    Raises:
+        StopRun: from any of them; the others are stopped, and all that was answered is in the journal.
+    """
+
+    async def work(emit: Callable[[Any], None]) -> None:
+        book = await asyncio.to_thread(Journal, journal, [case.case_id for case, _ in jobs])
+        waiting = iter(jobs)
+
+        async def worker() -> None:
+            for case, number in waiting:
+                emit(await play(case, number, setup, book))
+                await asyncio.sleep(0)  # a backend that never waits must not keep a stop from being heard
+
+        workers = [asyncio.ensure_future(worker()) for _ in range(min(concurrency, len(jobs)))]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for task in workers:
+                task.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            book.close()
+
+    return iterate(work)

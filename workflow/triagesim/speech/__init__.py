@@ -1,0 +1,1 @@
+"""Speech: pooled dialogues as two-channel audio, by engines that share one protocol."""

@@ -1,0 +1,150 @@
+"""The engine `espeak`: espeak-ng, whose library and data come inside the wheel espeakng-loader.
+
+It sounds synthetic, is understood well, needs no weights and speaks about a thousand times faster than real time.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from triagesim.cases import explain
+from triagesim.errors import InputError, TriageSimError
+from triagesim.speech.voices import Voice
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Constants of espeak-ng's speak_lib.h.
+_SYNCHRONOUS = 2
+_DONT_EXIT = 0x8000
+_UTF8 = 1
+_BY_CHARACTER = 1
+_RATE = 1
+_PITCH = 3
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+#: espeak-ng reads control characters as commands that change voice and pitch, and stops at a zero.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+class _Parameters(BaseModel):
+    """A voice of espeak-ng: language and variant (`en-us+f3`), words per minute, pitch (50 is the variant's own)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    voice: str = Field(pattern=r"^[A-Za-z0-9-]+(\+[A-Za-z0-9 ]+)?$")
+    rate: int = Field(ge=80, le=450)
+    pitch: int = Field(ge=0, le=99)
+
+
+class Espeak:
+    """espeak-ng through ctypes; not for several threads at once."""
+
+    name = "espeak"
+    licence = "GPL-3.0-or-later (espeak-ng; the wheel espeakng-loader carries it)"
+    limit = 500
+
+    def __init__(self, library: Path, data: Path) -> None:
+        """Try the library once.
+
+        Raises:
+            TriageSimError: it can't be loaded, or doesn't find its data.
+        """
+        self._path = library
+        self._data = data
+        loaded, self._sample_rate = self._load()
+        loaded.espeak_Info.restype = ctypes.c_char_p
+        self.version: str = loaded.espeak_Info(None).decode()
+        self._unload(loaded)
+
+    def synthesize(self, text: str, voice: Voice, seed: int) -> tuple[NDArray[np.float32], int]:
+        """Speak `text`; an empty one gives a few milliseconds of silence.
+
+        The library keeps the phase of its oscillators from one utterance to the next and has no call that resets
+        it, so every line gets a newly loaded one (half a millisecond).
+        """
+        import numpy as np
+
+        chunks: list[bytes] = []
+
+        def keep(samples: ctypes._Pointer[ctypes.c_short], count: int, _events: int | None) -> int:
+            if samples and count:
+                chunks.append(ctypes.string_at(samples, 2 * count))
+            return 0
+
+        parameters = self._check(voice)
+        plain = _CONTROL.sub(" ", text).encode("utf-8", errors="replace")
+        callback = _CALLBACK(keep)
+        library, rate = self._load()
+        try:
+            library.espeak_SetSynthCallback(callback)
+            if library.espeak_SetVoiceByName(parameters.voice.encode()):
+                raise InputError(f"{_where(voice)}: espeak-ng has no language {parameters.voice.partition('+')[0]!r}")
+            library.espeak_SetParameter(_RATE, parameters.rate, 0)
+            library.espeak_SetParameter(_PITCH, parameters.pitch, 0)
+            library.espeak_ng_SetRandSeed(ctypes.c_long(seed))
+            library.srand(seed)  # of the C library: the Klatt variants draw their noise from it
+            size = ctypes.c_size_t(len(plain) + 1)
+            if library.espeak_Synth(plain, size, 0, _BY_CHARACTER, 0, _UTF8, None, None):
+                raise TriageSimError(f"espeak-ng failed at the text {text!r:.80}")
+        finally:
+            self._unload(library)
+        return np.frombuffer(b"".join(chunks), np.int16).astype(np.float32) / np.float32(32768), rate
+
+    def _check(self, voice: Voice) -> _Parameters:
+        try:
+            parameters = _Parameters.model_validate(voice.parameters)
+        except ValidationError as error:
+            raise InputError(f"{_where(voice)}: {explain(error)}") from None
+        variant = parameters.voice.partition("+")[2]
+        # The library takes an unknown variant without a word and speaks as the plain language does.
+        if variant and not (self._data / "voices" / "!v" / variant).is_file():
+            raise InputError(f"{_where(voice)}: espeak-ng has no variant {variant!r}")
+        return parameters
+
+    def _load(self) -> tuple[ctypes.CDLL, int]:
+        if self._is_loaded():
+            raise TriageSimError(
+                "espeak-ng is already loaded by another part of this process, so its speech would depend on what was "
+                "said there; render in a process of its own (workflow/scripts/render_audio.py)"
+            )
+        try:
+            library = ctypes.CDLL(str(self._path))
+        except OSError as error:
+            raise TriageSimError(f"espeak-ng can't be loaded: {error}; install espeakng-loader anew") from None
+        rate = library.espeak_Initialize(_SYNCHRONOUS, 0, str(self._data).encode(), _DONT_EXIT)
+        if rate <= 0:
+            raise TriageSimError(f"espeak-ng doesn't find its data in {self._data}; install espeakng-loader anew")
+        return library, rate
+
+    def _is_loaded(self) -> bool:
+        try:
+            found = ctypes.CDLL(str(self._path), mode=os.RTLD_NOLOAD)
+        except OSError:
+            return False
+        _ctypes.dlclose(found._handle)
+        return True
+
+    @staticmethod
+    def _unload(library: ctypes.CDLL) -> None:
+        library.espeak_Terminate()
+        _ctypes.dlclose(library._handle)
+
+
+def load() -> Espeak:
+    """The engine as the installed wheel has it; ImportError without that wheel."""
+    import espeakng_loader
+
+    return Espeak(Path(espeakng_loader.get_library_path()), Path(espeakng_loader.get_data_path()))
+
+
+def _where(voice: Voice) -> str:
+    return f"resources/voices/espeak.yaml, voice {voice.id}"

@@ -1,0 +1,116 @@
+"""Tables of a run: scores by episode, the summary by pairing, and the few lines shown at the end."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from triagesim.errors import InputError
+from triagesim.jsonl import read_lines, write_json, write_table
+from triagesim.pairing import ResolvedPairing
+from triagesim.scoring import SCORE_KEYS, other_scale, score, summarize_scores
+
+_HEAD = ("pairing", "episode_id", "case_id", "status", "algorithm", "other_scale", "labels")
+_WORDS = {"true": True, "false": False, "": None}
+
+
+def write_scores(episodes: Path, out: Path) -> None:
+    """Score a shard: one row an episode, columns `_HEAD` and `SCORE_KEYS`."""
+    rows = []
+    for _, episode in read_lines(episodes):
+        labels = sorted(set(episode.get("labels", {}).values()))
+        head = [episode["pairing"], episode["episode_id"], episode["case"]["case_id"], episode["status"]]
+        head += [episode["algorithm"], other_scale(episode), "; ".join(labels)]
+        rows.append([*head, *score(episode).values()])
+    write_table(out, [*_HEAD, *SCORE_KEYS], rows)
+
+
+def summarise(scores: Iterable[Path], pairings: Iterable[Path], selected: Path, out_dir: Path) -> list[dict[str, Any]]:
+    """Write `summary.csv` and `summary.json` into `out_dir`: one row a pairing.
+
+    Raises:
+        InputError: the episodes don't add up to the selected cases; the text names what is missing or too much.
+    """
+    by_pairing: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for path in scores:
+        for row in read_table(path):
+            by_pairing[row["pairing"]].append(row)
+    cases = [row["case_id"] for row in read_table(selected, raw=True)]
+    rows = []
+    for path in pairings:
+        pairing = ResolvedPairing.model_validate_json(path.read_text(encoding="utf-8"))
+        found = by_pairing[pairing.name]
+        _assert_complete(pairing, found, cases)
+        rows.append(_row(pairing, found))
+    write_table(out_dir / "summary.csv", list(rows[0]), [row.values() for row in rows])
+    write_json(out_dir / "summary.json", {"cases": len(cases), "pairings": rows})
+    return rows
+
+
+def closing_lines(results: Path) -> str:
+    """What a finished run shows: a table by pairing with its labels, and the paths to open."""
+    summary = results / "metrics" / "summary.csv"
+    lines = []
+    if summary.exists():
+        rows = list(read_table(summary))
+        lines.append(
+            f"{'pairing':<24}{'ok':>6}{'skipped':>9}{'error':>7}{'exact':>8}{'over':>8}{'under':>8}{'turns':>7}"
+        )
+        for row in rows:
+            rates = [row["accuracy"], row["over_triage_rate"], row["under_triage_rate"]]
+            shown = "".join(f"{'–' if rate is None else format(rate, '.1%'):>8}" for rate in rates)
+            turns = "–" if row["mean_turns"] is None else format(row["mean_turns"], ".1f")
+            lines.append(f"{row['pairing']:<24}{row['ok']:>6}{row['skipped']:>9}{row['error']:>7}{shown}{turns:>7}")
+            lines += [f"  ^ {row['labels']}"] if row["labels"] else []
+    paths = [summary, results / "pool.jsonl", *sorted((results / "audio").glob("manifest-*.jsonl"))]
+    lines += [f"open: {path}" for path in paths if path.exists()]
+    return "\n".join(lines)
+
+
+def read_table(path: Path, *, raw: bool = False) -> Iterator[dict[str, Any]]:
+    """The rows of a CSV table, numbers and truth values as such unless `raw`."""
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            yield dict(row) if raw else {key: _value(key, text) for key, text in row.items()}
+
+
+def _row(pairing: ResolvedPairing, found: list[dict[str, Any]]) -> dict[str, Any]:
+    ok = [row for row in found if row["status"] == "ok"]
+    counts = {status: sum(row["status"] == status for row in found) for status in ("ok", "skipped", "error")}
+    graded = [row if not row["other_scale"] else {**row, "correct": None} for row in ok]
+    labels = sorted({row["labels"] for row in found if row["labels"]})
+    models = {f"{role}_model": seated.name for role, seated in pairing.models.items()}
+    summary = summarize_scores(graded)
+    del summary["episodes"]
+    head = {"pairing": pairing.name, **models, "labels": "; ".join(labels), "episodes": len(found)}
+    return {**head, **counts, "other_scale": sum(bool(row["other_scale"]) for row in ok), **summary}
+
+
+def _assert_complete(pairing: ResolvedPairing, found: list[dict[str, Any]], cases: list[str]) -> None:
+    wanted = {f"{case}-{k}" for case in cases[: pairing.limit] for k in range(pairing.episodes_per_case)}
+    ids = [row["episode_id"] for row in found]
+    missing, extra = sorted(wanted - set(ids)), sorted(set(ids) - wanted)
+    twice = sorted({name for name in ids if ids.count(name) > 1}) if len(set(ids)) < len(ids) else []
+    for what, names in (("missing", missing), ("too much", extra), ("twice", twice)):
+        if names:
+            raise InputError(
+                f"pairing {pairing.name}: {len(ids)} episodes don't add up to {len(wanted)}; {what}: "
+                f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}. Delete results/episodes/{pairing.name} and "
+                "run again: all answers are in the journal"
+            )
+
+
+def _value(key: str, text: str) -> Any:
+    if key in _HEAD[:3]:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
