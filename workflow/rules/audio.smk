@@ -1,7 +1,8 @@
 # Speech of pooled dialogues; each line is rendered once and kept beside the journal.
 rule render_audio:
     input:
-        "results/pool.jsonl",
+        pool="results/pool.jsonl",
+        fetched=expand("results/models/{model}.json", model=SPEECH_FILES),
     output:
         "results/audio/manifest-{shard}.jsonl",
     log:
@@ -11,7 +12,7 @@ rule render_audio:
     params:
         script=SCRIPTS / "render_audio.py",
         store=f"{CONFIG.journal.dir}/_speech",
-        engine=CONFIG.audio.engine,
+        engine=SPEECH_ENGINE,
         pairings=(
             f"--pairings {' '.join(CONFIG.audio.pairings)}"
             if CONFIG.audio.pairings
@@ -23,6 +24,7 @@ rule render_audio:
             else f"--max-dialogues {CONFIG.audio.max_dialogues}"
         ),
     shell:
-        "python {params.script} --pool {input} --out {output} --store {params.store:q}"
-        " --engine {params.engine} --shard {wildcards.shard} {params.pairings} {params.most}"
+        "python {params.script} --pool {input.pool} --out {output} --store {params.store:q}"
+        " --engine {params.engine} --fetched {input.fetched} --fallback espeak"
+        " --shard {wildcards.shard} {params.pairings} {params.most}"
         " 2>&1 | tee -i {log}"

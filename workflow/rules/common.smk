@@ -13,7 +13,7 @@ from triagesim.resources import RESOURCES, find_path
 from triagesim.summary import closing_lines
 
 try:
-    CONFIG = check_config(config, ", ".join(map(str, workflow.configfiles)))
+    CONFIG = check_config(config, ", ".join(map(str, workflow.configfiles)) or "config")
     check_files(CONFIG)
     PAIRINGS = {pairing.slug: resolve(CONFIG, pairing) for pairing in CONFIG.expanded()}
 except TriageSimError as error:
@@ -85,3 +85,10 @@ def simulate_inputs(wildcards):
         if model.backend == "llamacpp" and not model.model.endswith(".gguf"):
             inputs.append(f"results/models/{model.model}.json")
     return sorted(set(inputs))
+
+
+def simulate_threads(wildcards):
+    """All cores for a model that runs on them, so that two shards don't share them; else one."""
+    models = [seated.options for seated in PAIRINGS[wildcards.pairing].models.values()]
+    on_cpu = any(model.backend == "llamacpp" for model in models)
+    return workflow.cores or 1 if on_cpu else 1

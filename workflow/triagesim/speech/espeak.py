@@ -8,7 +8,6 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from triagesim.cases import explain
 from triagesim.errors import InputError, TriageSimError
+from triagesim.speech.engine import plain
 from triagesim.speech.voices import Voice
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ _RATE = 1
 _PITCH = 3
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
-#: espeak-ng reads control characters as commands that change voice and pitch, and stops at a zero.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 class _Parameters(BaseModel):
@@ -81,7 +79,7 @@ class Espeak:
             return 0
 
         parameters = self._check(voice)
-        plain = _CONTROL.sub(" ", text).encode("utf-8", errors="replace")
+        said = plain(text).encode()
         callback = _CALLBACK(keep)
         library, rate = self._load()
         try:
@@ -92,8 +90,8 @@ class Espeak:
             library.espeak_SetParameter(_PITCH, parameters.pitch, 0)
             library.espeak_ng_SetRandSeed(ctypes.c_long(seed))
             library.srand(seed)  # of the C library: the Klatt variants draw their noise from it
-            size = ctypes.c_size_t(len(plain) + 1)
-            if library.espeak_Synth(plain, size, 0, _BY_CHARACTER, 0, _UTF8, None, None):
+            size = ctypes.c_size_t(len(said) + 1)
+            if library.espeak_Synth(said, size, 0, _BY_CHARACTER, 0, _UTF8, None, None):
                 raise TriageSimError(f"espeak-ng failed at the text {text!r:.80}")
         finally:
             self._unload(library)

@@ -51,6 +51,7 @@ def render_pool(
     pairings: Sequence[str] | None = None,
     max_dialogues: int | None = None,
     shard: tuple[int, int] = (1, 1),
+    fallback: str | None = None,
     log: Callable[[str], None],
 ) -> None:
     """Render the chosen dialogues of a pool to `<manifest's folder>/dialogues/`, then write the manifest.
@@ -60,6 +61,7 @@ def render_pool(
         pairings: whose dialogues are wanted; None for all.
         max_dialogues: the most dialogues of the whole pool, whatever the shard; None for all.
         shard: (i, n): the i-th of n parts of the chosen dialogues.
+        fallback: why this engine speaks instead of the wanted one, for the manifest; None if it is the wanted one.
         log: is given a line of progress at a time.
 
     Raises:
@@ -68,14 +70,14 @@ def render_pool(
     """
     chosen = choose(pool, pairings, max_dialogues)
     mine = [row for row in chosen if _is_in(shard, row)]
-    log(f"{engine.name} {engine.version}: {len(mine)} of {len(chosen)} chosen dialogues are in shard {_name(shard)}")
+    log(f"{engine.name} ({engine.version}): {len(mine)} of {len(chosen)} chosen dialogues are in shard {_name(shard)}")
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
     seconds = 0.0
     for number, episode in enumerate(mine, 1):
         name = f"{episode['pairing']}/{episode['episode_id']}"
         try:
-            rows.append(render_dialogue(episode, engine, manifest.parent, store))
+            rows.append(render_dialogue(episode, engine, manifest.parent, store, fallback))
         except Exception as error:
             failed.append(f"{name}: {error if isinstance(error, TriageSimError) else repr(error)}")
             log(f"{number}/{len(mine)} {failed[-1]}")
@@ -112,7 +114,9 @@ def choose(pool: Path, pairings: Sequence[str] | None, max_dialogues: int | None
     return ranked[:max_dialogues]
 
 
-def render_dialogue(episode: dict[str, Any], engine: Engine, folder: Path, store: Path) -> dict[str, Any]:
+def render_dialogue(
+    episode: dict[str, Any], engine: Engine, folder: Path, store: Path, fallback: str | None = None
+) -> dict[str, Any]:
     """Render one pooled episode to `<folder>/dialogues/<pairing>/<episode id>.flac`.
 
     The file is 16-bit FLAC at the engine's rate, the nurse left and the patient right.
@@ -138,14 +142,16 @@ def render_dialogue(episode: dict[str, Any], engine: Engine, folder: Path, store
         rate = line_rate
         start = position + round(line.pause * rate)
         position = start + len(speech)
-        placed.append((start, CHANNELS[line.speaker], _levelled(speech, **settings["level"])))
+        placed.append((start, CHANNELS[line.speaker], speech))
         times = {"start": round(start / rate, 3), "end": round(position / rate, 3)}
         lines.append({"speaker": line.speaker, "text": line.text, "spoken": line.spoken, **times})
     audio = np.zeros((position + round(settings["pauses"]["last"] * rate), 2), np.float32)
     for start, channel, speech in placed:
         audio[start : start + len(speech), channel] = speech
+    audio = _levelled(audio, rate, **settings["level"])
     path = folder / "dialogues" / episode["pairing"] / f"{episode['episode_id']}.flac"
     _write_flac(path, audio, rate)
+    loudness = _loudness(audio, rate)
     return {
         "pairing": episode["pairing"],
         "episode_id": episode["episode_id"],
@@ -154,7 +160,8 @@ def render_dialogue(episode: dict[str, Any], engine: Engine, folder: Path, store
         "duration_s": round(len(audio) / rate, 3),
         "rate": rate,
         "channels": dict(CHANNELS),
-        "engine": {"name": engine.name, "version": engine.version, "licence": engine.licence},
+        "lufs": None if loudness is None else round(loudness, 1),
+        "engine": {"name": engine.name, "version": engine.version, "licence": engine.licence, "fallback": fallback},
         "voices": {speaker: voice.model_dump() for speaker, voice in voices.items()},
         "lines": lines,
     }
@@ -217,15 +224,29 @@ def _synthesize(spoken: str, engine: Engine, voice: Voice, seed: int) -> tuple[N
     return np.concatenate(pieces[1:]), rate
 
 
-def _levelled(speech: NDArray[np.float32], *, rms_dbfs: float, peak_dbfs: float) -> NDArray[np.float32]:
-    """Scale to the RMS over the whole line, or less where the peak would pass the limit; silence stays silence."""
+def _levelled(audio: NDArray[np.float32], rate: int, *, lufs: float, peak_dbfs: float) -> NDArray[np.float32]:
+    """Bring each channel, then all of them together to a loudness, or to less where a peak would pass the limit."""
     import numpy as np
 
-    peak = float(np.max(np.abs(speech), initial=0.0))
-    if peak == 0.0:
-        return speech
-    rms = float(np.sqrt(np.mean(np.square(speech, dtype=np.float64))))
-    return speech * np.float32(min(10 ** (rms_dbfs / 20) / rms, 10 ** (peak_dbfs / 20) / peak))
+    for channel in audio.T:
+        channel *= _gain(_loudness(channel, rate), lufs)
+    peak = float(np.max(np.abs(audio), initial=0.0))
+    most = 10 ** (peak_dbfs / 20) / peak if peak else 1.0
+    return audio * np.float32(min(_gain(_loudness(audio, rate), lufs), most))
+
+
+def _gain(loudness: float | None, wanted: float) -> float:
+    return 1.0 if loudness is None else float(10 ** ((wanted - loudness) / 20))
+
+
+def _loudness(audio: NDArray[np.float32], rate: int) -> float | None:
+    """The integrated loudness in LUFS of one or two channels; None where there is nothing to hear."""
+    import numpy as np
+    import pyloudnorm
+
+    with np.errstate(divide="ignore"):
+        loudness = float(pyloudnorm.Meter(rate).integrated_loudness(audio))
+    return loudness if np.isfinite(loudness) else None
 
 
 def _write_flac(path: Path, samples: NDArray[np.float32], rate: int) -> None:

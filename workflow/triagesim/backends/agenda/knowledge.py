@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from triagesim.backends.agenda.triage import Facts, Verdict, decide, rule
+from triagesim.backends.agenda.triage import Facts, Rule, Verdict, decide, rule
 from triagesim.backends.agenda.understanding import (
     Question,
     Reading,
     answer,
     ask,
+    implied,
     kind_of,
     lexicon,
     pain_score,
@@ -26,6 +27,8 @@ from triagesim.views import NurseView
 _ABOUT_THE_PROBLEM = frozenset({"complaint", "pain_score", "onset", "location", "quality"})
 # Topics whose answers tell what is true of the person, not what is wrong today.
 _ABOUT_THE_PERSON = frozenset({"history", "medications", "allergies"})
+# So many answers of "I don't know" leave too much open to send somebody to wait.
+_TOO_UNSURE = 3
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -73,14 +76,16 @@ def believe(view: NurseView) -> Beliefs:
     pain = None
     for exchange in exchanges:
         present, denied = _settle(exchange, frozenset(evidence))
-        for finding in present:
+        present |= implied(present)
+        for finding in sorted(present):  # the order of a set differs from process to process
             evidence.setdefault(finding, exchange.reply)
         absent = (absent | denied) - evidence.keys()
-        if exchange.kind in ("declined", "lost"):
+        if exchange.kind in ("declined", "lost", "unsure"):
             unclear |= exchange.question.findings
         pain = exchange.score if exchange.score is not None else pain
     facts = Facts(frozenset(evidence) | _seen(view), _numbers(view, pain))
     unclear -= evidence.keys() | absent
+    unsure = sum(exchange.kind == "unsure" for exchange in exchanges)
     presentation = _presentation(exchanges, facts)
     return Beliefs(
         exchanges=exchanges,
@@ -91,7 +96,7 @@ def believe(view: NurseView) -> Beliefs:
         asked_topics=frozenset(topic for exchange in exchanges for topic in exchange.question.topics),
         pain=pain,
         facts=facts,
-        verdict=_verdict(view, facts, presentation["id"], unclear & _dangers(presentation)),
+        verdict=_verdict(view, facts, presentation["id"], unclear & _dangers(presentation), unsure),
         presentation=presentation,
     )
 
@@ -111,7 +116,10 @@ def _exchanges(view: NurseView) -> list[Exchange]:
             continue
         question = ask(asked)
         score = pain_score(line.text, asked="pain_score" in question.topics)
-        found.append(Exchange(asked, question, line.text, answer(line.text), read(line.text), score))
+        kind = answer(line.text)
+        if kind == "unsure" and (score is not None or ("onset" in question.topics and told("onset", line.text))):
+            kind = "told"
+        found.append(Exchange(asked, question, line.text, kind, read(line.text), score))
     return found
 
 
@@ -124,6 +132,8 @@ def _settle(exchange: Exchange, known: frozenset[str]) -> tuple[set[str], set[st
         absent &= exchange.question.findings
     elif "social" in topics or exchange.question.findings & _of_kind("history"):
         present = {name for name in present if kind_of(name) != "course"}
+    if exchange.question.strong == "onset" and told("long_ago", exchange.reply):
+        present.add("long_standing")
     if exchange.question.strong not in _ABOUT_THE_PROBLEM:
         open_ones = exchange.question.findings - known - present
         if exchange.kind == "no" or (exchange.kind == "told" and told("well", exchange.reply)):
@@ -133,14 +143,14 @@ def _settle(exchange: Exchange, known: frozenset[str]) -> tuple[set[str], set[st
     return present, absent - present
 
 
-def _verdict(view: NurseView, facts: Facts, problem: str, unclear: set[str]) -> Verdict:
+def _verdict(view: NurseView, facts: Facts, problem: str, unclear: set[str], unsure: int) -> Verdict:
     """The scale's level, held at 3 at most while the problem isn't understood or a danger can't be ruled out."""
     verdict = decide(view.algorithm, facts)
     if verdict.level <= 3:
         return verdict
     if problem == "general":
         return verdict._replace(level=3, reason="the problem isn't clear yet")
-    if unclear:
+    if unclear or unsure >= _TOO_UNSURE:
         return verdict._replace(level=3, reason=f"{verdict.reason}; a danger could not be ruled out")
     return verdict
 
@@ -169,6 +179,13 @@ def presentations() -> tuple[dict[str, Any], ...]:
     """The presentations of `nurse.yaml`, each with its conditions compiled as `rule`."""
     entries = load_yaml("agenda/nurse.yaml")["presentations"]
     return tuple({**entry, "rule": rule({**entry, "says": entry["id"]})} for entry in entries)
+
+
+@cache
+def checks() -> tuple[tuple[Rule, str], ...]:
+    """What else to ask (an item) when a rule holds."""
+    entries = load_yaml("agenda/nurse.yaml")["checks"]
+    return tuple((rule({**entry, "says": entry["ask"]}), entry["ask"]) for entry in entries)
 
 
 @cache

@@ -29,10 +29,10 @@ class Draft:
     simple: bool = False
 
 
-# How often a trait adds a line to a reply, and how many lines a reply takes at most.
+# How often a trait adds a line to a reply.
 _SHARE = {
-    "minimising": 0.45,
-    "amplifying": 0.45,
+    "minimising": 0.55,
+    "amplifying": 0.55,
     "anxious": 0.4,
     "highly_distressed": 0.7,
     "impatient": 0.4,
@@ -55,8 +55,12 @@ _WORD = re.compile(r"[\w'’-]+")
 _PIECES = re.compile(r"[,;:.!?…]+|\b(?:and|but|because|so|when|while|until|then)\b")
 
 
-def speak(draft: Draft, persona: dict[str, str], story: Story, picker: Picker) -> str:
-    """An answer in the manner of a persona, in the state that the story's patient is in."""
+def speak(draft: Draft, persona: dict[str, str], story: Story, picker: Picker, *, first: bool) -> str:
+    """An answer in the manner of a persona, in the state that the story's patient is in.
+
+    Args:
+        first: the patient's first words in the dialogue, where nothing can have been asked before.
+    """
     phrases = data()
     core = list(draft.core)
     english = persona.get("english_proficiency", "fluent")
@@ -67,7 +71,7 @@ def speak(draft: Draft, persona: dict[str, str], story: Story, picker: Picker) -
     core = [_lay(text, persona.get("health_literacy", "adequate"), picker) for text in core]
     if draft.kind in _ABOUT_SYMPTOMS:
         core = [_coloured(text, persona.get("symptom_reporting", "faithful"), picker) for text in core]
-    before, after = _added(draft, persona, story, picker)
+    before, after = _added(draft, persona, story, picker, first=first)
     if english != "fluent":
         if not draft.simple:
             core = [_accented(text, english, persona.get("verbosity", "typical"), picker) for text in core]
@@ -78,49 +82,53 @@ def speak(draft: Draft, persona: dict[str, str], story: Story, picker: Picker) -
     return _disfluent(text, persona.get("disfluency", "low"), picker)
 
 
-def _added(draft: Draft, persona: dict[str, str], story: Story, picker: Picker) -> tuple[list[str], list[str]]:
+def _added(
+    draft: Draft, persona: dict[str, str], story: Story, picker: Picker, *, first: bool
+) -> tuple[list[str], list[str]]:
     """The lines that traits add before and after an answer, a few at most."""
     manner = data()["manner"]
-    verbosity = persona.get("verbosity", "typical")
     limited = persona.get("english_proficiency") == "limited"
-    most = 1 if limited or verbosity == "terse" or draft.kind in _SHORT else 2
+    terse = persona.get("verbosity") == "terse"
+    most = 1 if limited or terse or draft.kind in _SHORT else 2
     before: list[str] = []
     after: list[str] = []
-    states = [level for level in (story.cognitive_state, story.intoxication) if level in manner]
-    levels = [persona.get(name, "") for name in ("distress", "demeanour", "symptom_reporting", "focus")]
-    for level in (*states, *picker.shuffled(levels)):
+    for level in _levels(persona, story, picker):
         if len(before) + len(after) >= most or not picker.chance(_SHARE.get(level, 0.0)):
             continue
         if level in ("minimising", "amplifying") and draft.kind not in _ABOUT_SYMPTOMS:
             continue
         if limited:
             after += picker.fresh(data()["simple"]["tangents" if level.endswith("tangents") else level])[:1]
-            continue
-        if level.endswith("tangents"):
-            after += _tangent(persona, picker, verbosity)
-            continue
-        ahead = "before" in manner[level] and not before and draft.kind not in _SHORT and picker.chance(0.5)
-        side = "before" if ahead or "after" not in manner[level] else "after"
-        fresh = picker.fresh(manner[level][side])
-        if verbosity == "terse":
-            fresh = [line for line in fresh if len(line.split()) <= _TERSE_LINE]
-        if fresh:
-            (before if side == "before" else after).append(fresh[0])
-    if verbosity == "expansive" and draft.kind not in ("deflect", "score"):
+        elif level.endswith("tangents"):
+            after += _tangent(persona, picker)
+        else:
+            ahead = "before" in manner[level] and not before and draft.kind not in _SHORT and picker.chance(0.5)
+            side = "before" if ahead or "after" not in manner[level] else "after"
+            lines = manner[level]["first" if first and "first" in manner[level] else side]
+            fresh = [line for line in picker.fresh(lines) if not terse or len(line.split()) <= _TERSE_LINE]
+            (before if side == "before" else after).extend(fresh[:1])
+    if persona.get("verbosity") == "expansive" and draft.kind not in ("deflect", "score"):
         lines = data()["simple"]["expansive"] if limited else data()["expansive"]
         room = 2 if draft.kind not in _SHORT and not before and not after else 1
         after = [*picker.fresh(lines)[:room], *after]
     return before, after
 
 
-def _tangent(persona: dict[str, str], picker: Picker, verbosity: str) -> list[str]:
-    """A stray remark and the way back; only the remark when it was said in few words."""
+def _levels(persona: dict[str, str], story: Story, picker: Picker) -> list[str]:
+    """What may add a line: the patient's state first, then the traits in random order."""
+    traits = [persona.get(name, "") for name in ("distress", "demeanour", "symptom_reporting", "focus")]
+    states = [level for level in (story.cognitive_state, story.intoxication) if level in data()["manner"]]
+    return [*states, *picker.shuffled(traits)]
+
+
+def _tangent(persona: dict[str, str], picker: Picker) -> list[str]:
+    """A stray remark and now and then the way back; of a terse speaker a short remark at most."""
     manner = data()["manner"]["tangent"]
-    fresh = picker.fresh(manner[persona.get("age_group", "adult")])
-    if not fresh or verbosity == "terse":
-        return fresh[:1] if fresh and len(fresh[0].split()) <= _TERSE_LINE + 2 else []
-    back = picker.fresh(manner["back"])
-    return [fresh[0], *(back[:1] if picker.chance(0.5) else [])]
+    fresh = picker.fresh(manner[persona.get("age_group", "adult")])[:1]
+    if persona.get("verbosity") == "terse":
+        return [line for line in fresh if len(line.split()) <= _TERSE_LINE + 2]
+    back = picker.fresh(manner["back"])[:1]
+    return [*fresh, *(back if fresh and picker.chance(0.5) else [])]
 
 
 def _lay(text: str, literacy: str, picker: Picker) -> str:
@@ -152,11 +160,12 @@ def _coloured(text: str, reporting: str, picker: Picker) -> str:
             text = re.sub(rf"\b{word}\b", weaker, re.sub(rf"^{start_large(word)}\b", start_large(weaker), text))
     elif reporting == "amplifying":
         for word in picker.shuffled(sorted(data()["strengthen"])):
-            new = re.sub(rf"{_NOUN_AHEAD}{word}\b", rf"\1{data()['strengthen'][word]}", text, count=1)
-            if new != text:
-                text = new
-                break
-    return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", re.sub(r"\b([Aa])n (?=[b-df-hj-np-tv-z])", r"\1 ", text))
+            stronger = rf"\1{data()['strengthen'][word]}"
+            new, count = re.subn(rf"{_NOUN_AHEAD}{word}\b", stronger, text, count=1)
+            if count:
+                # The new word begins with a consonant.
+                return re.sub(rf"\b([Aa])n (?={data()['strengthen'][word]})", r"\1 ", new)
+    return text
 
 
 def _accented(text: str, level: str, verbosity: str, picker: Picker) -> str:
@@ -196,12 +205,12 @@ def _in_pieces(text: str, most: int) -> str:
 def _disfluent(text: str, level: str, picker: Picker) -> str:
     """Speech with filled pauses, repetitions, insertions, substitutions and broken-off words."""
     count = len(text.split())
-    wanted = {"moderate": 1 + (count > 14), "high": max(2, min(4, count // 7))}.get(level, int(picker.chance(0.06)))
+    wanted = {"moderate": 1 + (count > 16), "high": max(2, min(5, 1 + count // 5))}.get(level, int(picker.chance(0.06)))
     if count < 2:
         wanted = min(wanted, 1)
     kinds = [_filled, _repeated, _inserted, _substituted, _broken]
     done = 0
-    order = [*([_filled] if picker.chance(0.5) else []), *_shuffled(kinds, picker), *_shuffled(kinds[1:], picker)]
+    order = [*([_filled] if picker.chance(0.5) else []), *picker.shuffled(kinds), *picker.shuffled(kinds[1:])]
     for kind in order:
         if done >= wanted:
             break
@@ -209,11 +218,6 @@ def _disfluent(text: str, level: str, picker: Picker) -> str:
         if new != text:
             text, done = new, done + 1
     return text
-
-
-def _shuffled(kinds: list[Any], picker: Picker) -> list[Any]:
-    order = picker.shuffled([str(number) for number in range(len(kinds))])
-    return [kinds[int(number)] for number in order]
 
 
 def _filled(text: str, picker: Picker) -> str:

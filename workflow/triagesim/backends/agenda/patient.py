@@ -35,6 +35,9 @@ _ABOUT = {
     "smoke": re.compile(r"\bsmok\w*|\bcigar\w*|\bpack\b"),
     "home": re.compile(r"\b(?:live|wife|husband|partner|daughter|son|home|alone|married|mother|\w+friend)\b"),
 }
+# Topics that are answered with a list; a question may well hold two of them.
+_LISTS = ("medications", "allergies", "history")
+_YES_NO = re.compile(r"(?:.*[.!,] )?(?:can|do|does|did|is|are|was|were|have|has|will|would|could)\b", re.IGNORECASE)
 _SHIFTED = re.compile(rf"\b(?:{'|'.join(_NUMBERS[1:])}|\d{{1,2}})\b(?= (?:minutes|hours|days|weeks|months|years)\b)")
 _CLAUSES = re.compile(r"[,;:]\s+(?:and |but |so )?| - |\s(?:and|but|because|so|until) (?=[\w']+ [\w']+)")
 
@@ -43,7 +46,7 @@ def reply(view: PatientView, seed: int) -> PatientReply:
     """The patient's reply to the last line of the dialogue; it depends on the view and the seed alone."""
     patient = _Patient(view, seed)
     draft = patient.draft()
-    utterance = speak(draft, patient.persona, patient.story, patient.picker)
+    utterance = speak(draft, patient.persona, patient.story, patient.picker, first=patient.first)
     return PatientReply(utterance=utterance, disclosed=draft.disclosed)
 
 
@@ -70,6 +73,7 @@ class _Patient:
         if self.story.short_of_words:
             self.persona = {**view.persona, "verbosity": "terse", "focus": "on_target"}
         self._own = [line.text for line in view.dialogue if line.speaker == "patient"]
+        self.first = not self._own
         self.picker = Picker(seed, self._own)
         self._pain = view.facts.pain
         self._heard = _hear(view)
@@ -107,12 +111,18 @@ class _Patient:
                 "smoke" if "smok" in self._heard.text.lower() else "home", "social_history"
             ),
         }
+        lists = [topic for topic in self._heard.topics if topic in _LISTS]
+        if len(lists) > 1:
+            both = [answers[topic]() for topic in lists[:2]]
+            return Draft([*both[0].core, *both[1].core], lists[0], f"{both[0].disclosed} {both[1].disclosed}")
         if strong is not None and not (strong in ("history", "medications") and self._heard.findings):
-            return answers[strong]()
+            return answers[strong]() if strong in answers else self._searched(strong, "story")
         if self._heard.findings:
             return self._findings()
         for topic in self._heard.topics:
             return answers[topic]() if topic in answers else self._searched(topic, "story")
+        if self._heard.text.rstrip().endswith("?") and _YES_NO.match(self._heard.text):
+            return self._nothing("unsure", "any", "unsure", "Couldn't say.")
         return self._more()
 
     # -- why there is no answer
@@ -151,14 +161,17 @@ class _Patient:
     def _complaint(self) -> Draft:
         pieces = self._untold("story")
         short = [piece for piece in self._untold("complaint") if piece.findings]
-        if (short and (self._limited or self._verbosity == "terse")) or not pieces:
+        brief = (self._limited or self._verbosity == "terse") and not self.story.short_of_words
+        if (short and (brief or self._heard.asked_before(topic="complaint"))) or not pieces:
             pieces = [*short[:1], *pieces] if short else self._untold("complaint")
         if not pieces:
             pieces = [p for source in ("associated_symptoms", "location", "quality") for p in self._untold(source)][:2]
         if not pieces:
             return self._nothing("carry_on", None, "nothing")
-        draft = self._told(pieces[: _AT_ONCE[self._verbosity]], "complaint")
-        if not self._open and self._heard.asked_before(topic="complaint") and any(piece.sensitive for piece in pieces):
+        count = 1 if self._limited and pieces[0].source == "complaint" else _AT_ONCE[self._verbosity]
+        draft = self._told(pieces[:count], "complaint")
+        opens = not self._open and not self._limited and self._heard.asked_before(topic="complaint")
+        if opens and any(piece.sensitive for piece in pieces):
             draft.core[0] = self._frame("open_up", draft.core[0])
         return draft
 
@@ -170,7 +183,7 @@ class _Patient:
         text = pieces[0].text
         if self._verbosity == "terse" or self._limited or self._recall != "reliable":
             text = _when(text)
-        sure = not re.search(r"\b(?:know|maybe|about|around|think|say)\b", text)
+        sure = not re.search(r"\b(?:know|maybe|think|say)\b", text)
         if self._recall == "patchy" and sure and self.picker.chance(0.8):
             text = self.picker.pick(data()["recall"]["patchy"]["wrap"]).replace("{x}", text)
         elif self._recall == "unreliable":
@@ -258,7 +271,8 @@ class _Patient:
 
     def _findings(self) -> Draft:
         """Yes or no to the findings that the question names."""
-        asked = self._heard.findings
+        known = read(" ".join(self._own)).present
+        asked = (self._heard.findings - known) or self._heard.findings
         pieces = self.story.about(asked)[:2]
         denied = self.story.denied(asked)[:1]
         if pieces:
@@ -289,7 +303,8 @@ class _Patient:
             core += [stop(start_large(piece.text)) for piece in pieces[1:2] if not self._is_told(piece)]
         if denied and not brief:
             core.append(f"No {denied[0]}.")
-        if not self._open and self._heard.asked_before(findings=self._heard.findings & sensitive()):
+        again = self._heard.asked_before(findings=self._heard.findings & sensitive())
+        if again and not self._open and not self._limited:
             core[0] = self._frame("open_up", core[0])
         named = join([piece.text.rstrip(".") for piece in pieces])
         return Draft([stop(text) for text in core], "yes", f"Confirmed: {named}.")
@@ -307,13 +322,13 @@ class _Patient:
         if phrases[2:]:
             core.append(self._frame("symptoms_more", join(phrases[2:])))
         named = "; ".join(piece.text.rstrip(".") for piece in pieces)
-        return Draft(core, topic, f"Told: {named}.", simple=self._limited and pieces[0].source == "complaint")
+        return Draft(core, topic, f"Told: {named}.")
 
     def _nothing(self, bank: str, about: str | None, kind: str, disclosed: str = "Nothing new.") -> Draft:
         """A line that tells nothing of the script."""
         simple = data()["simple"]
-        key = {"deflect_complaint": "deflect", "vague": "deflect"}.get(bank, bank)
-        if self._limited and key in simple and about not in ("worry", "function"):
+        key = {"deflect_complaint": "deflect", "vague": "deflect"}.get(bank, about if about in simple else bank)
+        if self._limited and key in simple:
             return Draft([self.picker.pick(simple[key])], kind, disclosed, simple=True)
         lines = data()[bank] if about is None else data()[bank][about]
         return Draft([self.picker.pick(lines)], kind, disclosed)
@@ -357,7 +372,7 @@ def _shift(number: str, picker: Picker) -> str:
     """A number one or two beside the true one, as a bad memory gives it."""
     value = int(number) if number.isdigit() else _NUMBERS.index(number)
     moved = value + (1, 2, -1)[picker.place(3)]
-    moved = value + 1 if moved < 1 else moved
+    moved = value + 1 if moved < 2 else moved
     return str(moved) if number.isdigit() or moved > 10 else _NUMBERS[moved]
 
 

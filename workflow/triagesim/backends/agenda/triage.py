@@ -79,14 +79,15 @@ def decide(scale: Scale, facts: Facts) -> Verdict:
             reasons = dict.fromkeys(rule.says for rule in held)
             reason = f"{point.name}: {' and '.join(list(reasons)[:2])}"
             return Verdict(point.level, point.name, reason, (*signs, *flags), point.level <= 2)
-    if rules.otherwise is not None:
-        return Verdict(rules.otherwise, "otherwise", "no descriptor of a more urgent category holds", signs, False)
-    return _by_need(rules, facts, signs)
+    if rules.need is not None:
+        return _by_need(rules.need, facts, signs)
+    return Verdict(rules.otherwise, "otherwise", "no descriptor of a more urgent category holds", signs, False)
 
 
 def resources(facts: Facts) -> list[str]:
     """The kinds of resource that ESI's decision point C expects, in the order of its rules."""
     point = _rules("esi").need
+    assert point is not None
     if any(rule.holds(facts) for rule in point.none_needed):
         return []
     return list(dict.fromkeys(rule.says for rule in point.kinds if rule.holds(facts)))
@@ -134,15 +135,14 @@ class _Need(NamedTuple):
 
 class _Rules(NamedTuple):
     points: tuple[_Point, ...]
-    need: Any
-    otherwise: Level | None
+    need: _Need | None
+    otherwise: Level
     vital_flags: tuple[tuple[_Condition, str], ...]
     needs: tuple[Vital, ...]
 
 
-def _by_need(rules: _Rules, facts: Facts, signs: tuple[str, ...]) -> Verdict:
+def _by_need(need: _Need, facts: Facts, signs: tuple[str, ...]) -> Verdict:
     """Points C and D of ESI: count the kinds of resource, then look at the danger zone."""
-    need: _Need = rules.need
     minor = any(rule.holds(facts) for rule in need.none_needed)
     kinds = resources(facts)
     known = bool(facts.present - set(_SEEN))
@@ -176,7 +176,7 @@ def _rules(scale: Literal["esi", "ats"]) -> _Rules:
     )
     flags = tuple((_condition(entry["when"]), entry["says"]) for entry in data["vital_flags"])
     need = _need(data) if "danger_zone" in data else None
-    return _Rules(points, need, data.get("otherwise"), flags, tuple(data["needs"]))
+    return _Rules(points, need, data.get("otherwise", 3), flags, tuple(data["needs"]))
 
 
 def _need(data: dict[str, Any]) -> _Need:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from triagesim.resources import load_yaml
 
-Answered = str
-"""`yes`, `no`, `unsure`, `declined`, `lost` (the question wasn't understood) or `told`."""
+#: What kind of answer a reply is: `lost` when the question wasn't understood, `told` when it is none of the others.
+Answered = Literal["yes", "no", "unsure", "declined", "lost", "told"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,12 @@ def kind_of(finding: str) -> str:
     return kind
 
 
+def implied(findings: Iterable[str]) -> frozenset[str]:
+    """The findings that are given with others (`cannot_breathe` gives `breathless`)."""
+    entries = lexicon()["findings"]
+    return frozenset(other for name in findings for other in entries[name].get("implies", ()))
+
+
 def told(what: str, text: str) -> bool:
     """Whether a text tells `what` (an entry of the lexicon's `told`) without being asked."""
     return _told(what).search(" ".join(_clauses(text))) is not None
@@ -94,23 +100,29 @@ def read(text: str) -> Reading:
 @lru_cache(maxsize=4096)
 def ask(text: str) -> Question:
     """What a nurse's line asks about."""
-    prepared = " ".join(_clauses(text))
+    prepared = "\n".join(_clauses(text))
     topics = tuple(name for name in lexicon()["topics"] if _topic(name).search(prepared))
-    return Question(topics, frozenset(name for name in read(text).mentioned if kind_of(name) != "site"))
+    named = frozenset(name for name in read(text).mentioned if kind_of(name) not in ("site", "course"))
+    return Question(topics, named - implied(named))
 
 
 @lru_cache(maxsize=4096)
 def answer(text: str) -> Answered:
-    """What kind of answer a reply is; `told` when it is none of the others."""
+    """What kind of answer a reply is."""
     clauses = _clauses(text)
     whole = " ".join(clauses)
-    for kind in ("declined", "lost"):
-        if _answers(kind).search(whole):
-            return kind
+    if _answers("declined").search(whole):
+        return "declined"
+    if _answers("lost").search(whole):
+        return "lost"
     for clause in clauses:
-        for kind in ("yes", "no"):
-            if _answers(kind).match(_LEAD_IN.sub("", clause)):
-                return kind
+        start = _LEAD_IN.sub("", clause)
+        if _answers("unsure").match(start):
+            continue
+        if _answers("yes").match(start):
+            return "yes"
+        if _answers("no").match(start):
+            return "no"
     return "unsure" if _answers("unsure").search(whole) else "told"
 
 
@@ -133,25 +145,24 @@ def tell_apart(text: str) -> list[str]:
 
 
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_NUMBER = rf"\d{{1,3}}(?:\.\d)?|{'|'.join(_WORDS)}|nought|nothing"
+_NUMBER = rf"\d{{1,3}}(?:\.\d)?|{'|'.join(_WORDS)}|nought"
 _SCORE = re.compile(rf"\b({_NUMBER}) ?(?:/|out of|of) ?(?:10|ten)\b")
 _BARE = re.compile(rf"\b(?:{_NUMBER})\b")
 _NOT_SCORES = re.compile(
     rf"\b(?:{_NUMBER})(?: or (?:{_NUMBER}))? (?:hours?|days?|weeks?|months?|years?|minutes?|times|in|at)\b"
-    r"|\bnothing (?:else|like)\b|\b(?:this|that|no) one\b|\bone of\b"
+    r"|\b(?:this|that|no|other|another) one\b|\bone of\b"
 )
-_SENTENCE = re.compile(r"(?<=[.!?…])\s+(?=[\"'A-Z])")
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!\.\.\.)\s+(?=[\"'A-Z])")
 _BROKEN = re.compile(r"\b[a-z]{1,12}[-–—](?=[\s,.]|$)")
 _CLAUSE = re.compile(
     r"[.;:!?\n]+|\s[-–—]\s|\b(?:but|except|apart from|although|though|however)\b"
     r"|,\s*(?=(?:and )?(?:i|it|my|the|there|then|now|just|only|so|because|he|she|they|we)\b)"
     r"|\s(?=and (?:i|it|my|there|then|now|just)\b)"
 )
-_SPACES = re.compile(r"\s*(?:[^\w\s/%.]|\s)+\s*|(?<!\d)\.|\.(?!\d)")
 _CONTRACTIONS = (
     ("’", "'"),
-    ("…", " , "),
-    ("...", " , "),
+    ("…", " "),
+    ("...", " "),
     ("cannot", "can not"),
     ("can't", "can not"),
     ("won't", "will not"),
@@ -167,9 +178,13 @@ _CONTRACTIONS = (
     ("dunno", "do not know"),
 )
 _DROPPED = re.compile(
-    r"\b(?:a|an|the|my|your|his|her|our|their|its|this|these|those|any|some|very|really|quite|actually|um+|uh+|erm?|hm+"
-    r"|you know|i mean|sort of|kind of|let me see)\b"
+    r"\b(?:a|an|the|my|your|his|her|our|their|its|this|these|those|any|some|very|really|quite|actually"
+    r"|um+|uh+m*|erm?|hm+|you know|i mean|sort of|kind of|let me see)\b"
 )
+_FILLERS = re.compile(r"(?:^|,)?\s*\b(?:um+|uh+m*|erm?|hm+|you know|i mean|like)\s*,")
+_ODD = re.compile(r"[^\w\s,/%.$]")
+_COMMAS = re.compile(r"(?:, )+(?=, )")
+_EDGES = re.compile(r"^(?:, )+|(?: ,)+$")
 _TWICE = re.compile(r"\b(\w+)(?: ,)? \1\b")
 _LEAD_IN = re.compile(r"^(?:(?:well|oh|look|so|like|honestly|ah|and|i said|i already said|okay|ok|sorry) ,? ?)+")
 _GAP = r"(?: \w+){0,4}? "
@@ -185,9 +200,9 @@ def _clauses(text: str) -> tuple[str, ...]:
         text = text.replace(old, new)
     clauses = []
     for part in _CLAUSE.split(_BROKEN.sub(" ", text)):
-        plain = " ".join(_DROPPED.sub(" ", part.replace(",", " , ")).replace('"', " ").split())
-        plain = re.sub(r"[^\w\s,/%.$]", " ", plain)
-        plain = re.sub(r"^(?:, )+|(?: ,)+$", "", re.sub(r"(?:, )+, ", ", ", " ".join(plain.split())))
+        part = " ".join(_ODD.sub(" ", _FILLERS.sub(" ", part)).replace(",", " , ").split())
+        part = " ".join(_DROPPED.sub(" ", _TWICE.sub(r"\1", part)).split())
+        plain = _EDGES.sub("", _COMMAS.sub("", part))
         if plain:
             clauses.append(_TWICE.sub(r"\1", plain))
     return tuple(clauses)
@@ -207,7 +222,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _any_of(patterns: list[str]) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join(map(_expand, patterns))})(?!\w)")
+    return re.compile(rf"\b(?:{'|'.join(map(_expand, patterns))})(?!\w)", re.MULTILINE)
 
 
 @cache
@@ -326,4 +341,4 @@ def _denied(clause: str, start: int, end: int) -> bool:
 def _number(text: str) -> float:
     if text in _WORDS:
         return float(_WORDS.index(text))
-    return 0.0 if text in ("nought", "nothing") else float(text)
+    return 0.0 if text == "nought" else float(text)

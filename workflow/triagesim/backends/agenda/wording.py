@@ -5,6 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_WORD = re.compile(r"[\w']+")
+_DISFLUENT = re.compile(r"\b\w{1,4}- |\b(?:um|uh|er|uhm|you know|i mean|like)\b")
 
 
 class Picker:
@@ -17,7 +22,7 @@ class Picker:
 
     def __init__(self, seed: int, said: Sequence[str]) -> None:
         self._random = random.Random(seed)
-        self._said = " ".join(re.findall(r"[\w']+", "\n".join(said).lower()))
+        self._said = _smooth("\n".join(said))
 
     def pick(self, options: Sequence[str]) -> str:
         """One of the options that wasn't said yet; any of them when all were."""
@@ -31,20 +36,26 @@ class Picker:
 
     def _is_fresh(self, option: str) -> bool:
         """Whether it wasn't said yet; a single word (`No.`) may come again."""
-        words = re.findall(r"[\w']+", option.lower())
-        return len(words) < 2 or " ".join(words) not in self._said
+        plain = _smooth(option)
+        return " " not in plain or plain not in self._said
 
     def chance(self, share: float) -> bool:
         """True in `share` of the cases."""
         return self._random.random() < share
 
-    def shuffled(self, items: Sequence[str]) -> list[str]:
+    def shuffled(self, items: Sequence[_T]) -> list[_T]:
         """The items in random order."""
         return self._random.sample(list(items), len(items))
 
     def place(self, count: int) -> int:
         """A number from 0 to `count` - 1."""
         return self._random.randrange(count)
+
+
+def _smooth(text: str) -> str:
+    """The words of a text without its disfluencies, so that a line is known again however it was said."""
+    words = _WORD.findall(_DISFLUENT.sub(" ", text.lower()))
+    return " ".join(word for word, before in zip(words, ["", *words], strict=False) if word != before)
 
 
 def join(items: Sequence[str], word: str = "and") -> str:
