@@ -20,15 +20,7 @@ class StopRun(TriageSimError):
 
 
 class AnswerError(Exception):
-    """A backend answered, but not with what was asked for; asking again may help.
-
-    Attributes:
-        truncated: the answer was cut at the token limit.
-    """
-
-    def __init__(self, message: str, *, truncated: bool = False) -> None:
-        super().__init__(message)
-        self.truncated = truncated
+    """A call can't be answered as it is (its prompt doesn't fit): asking the same again won't help."""
 
 
 class BackendError(Exception):

@@ -151,7 +151,7 @@ class LlamaCpp:
         """Answer one request; a cancelled one stops within a batch.
 
         Raises:
-            AnswerError: the prompt doesn't fit the context, or the answer isn't JSON (cut at its token limit).
+            AnswerError: the prompt doesn't fit the context.
             BackendError: any other failure of llama.cpp.
             InputError: `sampling` holds an option that this backend doesn't know.
         """
@@ -213,14 +213,10 @@ class LlamaCpp:
             )
         if error or not seen.get("finish"):
             raise BackendError(f"{self.model}: {error['message'] if error else 'stopped before the end'}")
-        truncated = seen["finish"] == "length"
-        if not _is_json(text):
-            cause = f"cut after {seen['usage']['completion_tokens']} tokens" if truncated else "not held to its schema"
-            raise AnswerError(f"{self.model}: the answer is {cause}, so it isn't JSON", truncated=truncated)
         usage = seen.get("usage", {})
         return Completion(
             text=text,
-            finish_reason="stop",
+            finish_reason=seen["finish"],
             usage=Usage(
                 prompt=usage["prompt_tokens"],
                 completion=usage["completion_tokens"],
@@ -272,11 +268,3 @@ def bounded(schema: Any, max_string: int) -> Any:
     if "array" in types:
         kept.setdefault("maxItems", MAX_ITEMS)
     return kept
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
