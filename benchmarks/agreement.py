@@ -7,9 +7,8 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 from triagesim.backends import load_backend
-from triagesim.cases import Case, load_cases
+from triagesim.cases import Case, Scale, load_cases
 from triagesim.console import command
 from triagesim.errors import InputError
 from triagesim.personas import PERSONAS, Persona, Role, generate
@@ -32,7 +31,8 @@ PERSONAS_PER_ROLE = 500
 BASELINES = (2, 3)
 CONFIDENCE = 0.95
 
-Measure = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Table = NDArray[np.float64]
+Measure = Callable[[Table], Table]
 
 _LEVELS = np.arange(1, 6)
 #: Called minus true level, by row (true) and column (called).
@@ -45,6 +45,7 @@ _COLUMNS = (
     "n",
     "episodes",
     "exact (95%)",
+    "exact by seed",
     "within one",
     "mean abs. error",
     "weighted kappa (95%)",
@@ -53,6 +54,14 @@ _COLUMNS = (
     "severe under",
     "questions",
 )
+
+
+class CaseSet(NamedTuple):
+    """Cases with a name, and what must be known of them wherever a figure stands."""
+
+    name: str
+    label: str
+    cases: list[Case]
 
 
 class Row(NamedTuple):
@@ -65,6 +74,7 @@ class Row(NamedTuple):
 
     patient: str
     case_id: str
+    seed: int
     scale: str
     truth: int
     called: int
@@ -79,31 +89,46 @@ def main() -> None:
     options = parser.parse_args()
     if options.draws < 1:
         raise InputError(f"--draws is {options.draws}; expected 1 or more")
-    sets = {
-        "shipped (circular: the rules were written with these at hand)": RESOURCES / "cases/vignettes.jsonl",
-        "held-out (never opened while the rules were written)": RESOURCES / "cases/heldout.jsonl",
-    }
-    if options.demo:
-        label = "MIMIC-IV-ED demo (complaint only, no script; two rules were added after reading demo dialogues)"
-        sets[label] = options.demo / "triage.csv"
-        if not sets[label].is_file():
-            raise InputError(f"{sets[label]}: no such file; --demo names the folder that holds the demo's triage.csv")
-    loaded = {label: load_cases(path) for label, path in sets.items()}
-
+    versions = f"Python {platform.python_version()}, numpy {np.__version__}"
+    notes = [f"{len(SEEDS)} seeds of personas, {options.draws} draws; {versions}."]
+    sets = case_sets(options.demo)
     print(f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}", sep="\n")
-    notes = []
-    for label, cases in loaded.items():
+    for name, label, cases in sets:
         rows, left_out = play(cases)
-        for nurse, part in nurses(rows):
-            print(f"| {' | '.join([label, nurse, *cells(part, options.draws)])} |", flush=True)
-            label = label.partition(" (")[0]
-        notes += [f"{label}: {count} of {len(cases)} cases left out, {why}." for why, count in left_out.items()]
-    notes.append(f"{len(SEEDS)} seeds of personas, {options.draws} draws. {versions()}")
+        notes += [f"{name}: {count} of {len(cases)} cases left out, {why}." for why, count in left_out.items()]
+        for number, (nurse, part) in enumerate(nurses(rows)):
+            shown = name if number else f"{name} ({label})"
+            print(f"| {' | '.join([shown, nurse, *cells(part, options.draws)])} |", flush=True)
     print("", *notes, sep="\n")
 
 
+def case_sets(demo: Path | None) -> list[CaseSet]:
+    """The sets to compare; the demo's too if its folder is given.
+
+    Raises:
+        InputError: the folder holds no triage.csv, or a set can't be read.
+    """
+    cases = RESOURCES / "cases"
+    at_hand, unseen = load_cases(cases / "vignettes.jsonl"), load_cases(cases / "heldout.jsonl")
+    sets = [
+        CaseSet("shipped", "circular: the rules were written with these at hand", at_hand),
+        CaseSet("held-out", "never opened while the rules were written", unseen),
+    ]
+    if demo is not None:
+        table = demo / "triage.csv"
+        if not table.is_file():
+            raise InputError(f"{table}: no such file; --demo names the folder that holds the demo's triage.csv")
+        label = "complaint only, no script; two rules were added after reading demo dialogues"
+        sets.append(CaseSet("MIMIC-IV-ED demo", label, load_cases(table)))
+    return sets
+
+
 def play(cases: list[Case]) -> tuple[list[Row], Counter[str]]:
-    """Simulate every case once with each seed; return the graded episodes, and why cases were left out, with counts."""
+    """Simulate every case once with each seed; return the graded episodes, and why cases were left out, with counts.
+
+    Raises:
+        InputError: no episode could be graded.
+    """
     agenda = load_backend("agenda")
     rows: list[Row] = []
     left_out: dict[str, str] = {}
@@ -120,9 +145,11 @@ def play(cases: list[Case]) -> tuple[list[Row], Counter[str]]:
             if episode["status"] != "ok":
                 left_out[case["case_id"]] = episode["skip_reason"] or episode["error"]
                 continue
-            levels = scored["ground_truth"], scored["final_triage"]
             patient = str(case.get("subject_id", case["case_id"]))
-            rows.append(Row(patient, case["case_id"], episode["algorithm"], *levels, scored["num_turns"]))
+            levels = scored["ground_truth"], scored["final_triage"]
+            rows.append(Row(patient, case["case_id"], seed, episode["algorithm"], *levels, scored["num_turns"]))
+    if not rows:
+        raise InputError(f"none of {len(cases)} cases can be graded: {dict(Counter(left_out.values()))}")
     return rows, Counter(left_out.values())
 
 
@@ -134,9 +161,9 @@ def personas(role: Role, seed: int) -> list[Persona]:
 def nurses(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     """Name and episodes of every nurse to compare: the agenda, in all and by scale, and the baselines."""
     parts = [("agenda", rows)]
-    scales = {scale: list(part) for scale, part in groupby(sorted(rows, key=_scale), _scale)}
-    if len(scales) > 1:
-        parts += [(f"agenda, {scale.upper()} alone", part) for scale, part in sorted(scales.items(), reverse=True)]
+    by_scale = {scale: [row for row in rows if row.scale == scale] for scale in get_args(Scale)}
+    if all(by_scale.values()):
+        parts += [(f"agenda, {scale.upper()} alone", part) for scale, part in by_scale.items()]
     for level in BASELINES:
         parts.append((f"always {level}", [row._replace(called=level, questions=None) for row in rows]))
     return parts
@@ -146,12 +173,14 @@ def cells(rows: list[Row], draws: int) -> list[str]:
     """The table's cells of one nurse, from the number of cases on."""
     clusters = counts(rows)
     total = clusters.sum(0)
+    by_seed = [float(exact(counts(row for row in rows if row.seed == seed).sum(0))) for seed in SEEDS]
     asked = [row.questions for row in rows if row.questions is not None]
     severe = int((total * _SEVERE).sum())
     return [
         str(len({row.case_id for row in rows})),
         str(len(rows)),
         f"{exact(total):.1%} ({_interval(clusters, exact, draws, '.1%')})",
+        f"{min(by_seed):.1%} to {max(by_seed):.1%}" if asked else "–",
         f"{_share(total, abs(_ERROR) <= 1):.1%}",
         f"{_share(total, abs(_ERROR)):.2f}",
         _kappa_cell(clusters, draws),
@@ -162,21 +191,21 @@ def cells(rows: list[Row], draws: int) -> list[str]:
     ]
 
 
-def counts(rows: Iterable[Row]) -> NDArray[np.float64]:
+def counts(rows: Iterable[Row]) -> Table:
     """How many episodes of each patient have each true (row) and called (column) level; patients × 5 × 5."""
-    tables: dict[str, NDArray[np.float64]] = {}
+    tables: dict[str, Table] = {}
     for row in rows:
         table = tables.setdefault(row.patient, np.zeros((5, 5)))
         table[row.truth - 1, row.called - 1] += 1
     return np.stack([tables[patient] for patient in sorted(tables)])
 
 
-def exact(table: NDArray[np.float64]) -> NDArray[np.float64]:
+def exact(table: Table) -> Table:
     """The share of episodes with the true level, 0 … 1, of each 5 × 5 table."""
     return _share(table, _ERROR == 0)
 
 
-def kappa(table: NDArray[np.float64]) -> NDArray[np.float64]:
+def kappa(table: Table) -> Table:
     """Cohen's kappa with quadratic weights on the labels 1 … 5, of each 5 × 5 table.
 
     NaN where it is undefined: true and called levels are one and the same constant, so that chance alone agrees.
@@ -184,10 +213,11 @@ def kappa(table: NDArray[np.float64]) -> NDArray[np.float64]:
     observed = (table * _ERROR**2).sum((-2, -1))
     margins = table.sum(-1)[..., :, None] * table.sum(-2)[..., None, :]
     by_chance = (margins * _ERROR**2).sum((-2, -1)) / table.sum((-2, -1))
-    return 1 - np.divide(observed, by_chance, out=np.full(np.shape(by_chance), np.nan), where=by_chance > 0)
+    ratio: Table = np.divide(observed, by_chance, out=np.full(np.shape(by_chance), np.nan), where=by_chance > 0)
+    return 1 - ratio
 
 
-def bootstrap(clusters: NDArray[np.float64], measure: Measure, draws: int) -> tuple[float, float, int]:
+def bootstrap(clusters: Table, measure: Measure, draws: int) -> tuple[float, float, int]:
     """The percentile interval of a measure when whole patients are drawn anew, with all their episodes.
 
     Args:
@@ -206,30 +236,22 @@ def bootstrap(clusters: NDArray[np.float64], measure: Measure, draws: int) -> tu
     return float(low), float(high), draws - len(defined)
 
 
-def versions() -> str:
-    """What computed the figures."""
-    return f"Python {platform.python_version()}, numpy {np.__version__}."
-
-
-def _share(table: NDArray[np.float64], weight: NDArray[np.generic]) -> NDArray[np.float64]:
+def _share(table: Table, weight: NDArray[Any]) -> Table:
     """The mean weight of an episode, of each 5 × 5 table."""
-    return (table * weight).sum((-2, -1)) / table.sum((-2, -1))
+    mean: Table = (table * weight).sum((-2, -1)) / table.sum((-2, -1))
+    return mean
 
 
-def _kappa_cell(clusters: NDArray[np.float64], draws: int) -> str:
+def _kappa_cell(clusters: Table, draws: int) -> str:
     value = kappa(clusters.sum(0))
     if np.isnan(value):
         return "– (undefined: one level only)"
     return f"{value:.2f} ({_interval(clusters, kappa, draws, '.2f')})"
 
 
-def _interval(clusters: NDArray[np.float64], measure: Measure, draws: int, form: str) -> str:
+def _interval(clusters: Table, measure: Measure, draws: int, form: str) -> str:
     low, high, undefined = bootstrap(clusters, measure, draws)
-    return f"{low:{form}} to {high:{form}}{f'; {undefined} draws undefined' if undefined else ''}"
-
-
-def _scale(row: Row) -> str:
-    return row.scale
+    return f"{low:{form}} to {high:{form}}{f'; undefined draws: {undefined}' if undefined else ''}"
 
 
 if __name__ == "__main__":

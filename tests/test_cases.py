@@ -15,7 +15,6 @@ from triagesim.build import build_cases, shard_of
 from triagesim.cases import VITALS, load_cases
 from triagesim.config import Select
 from triagesim.errors import InputError
-from triagesim.jsonl import dumps
 from triagesim.views import VISIBLE, facts_for
 
 DEMO = Path(__file__).parents[2] / "shared" / "data" / "mimic-iv-ed-demo" / "ed" / "triage.csv"
@@ -34,7 +33,7 @@ ROW: dict[str, Any] = {
 
 
 def write(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("".join(dumps(row) + "\n" for row in rows), encoding="utf-8")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 

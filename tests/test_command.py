@@ -297,3 +297,55 @@ def test_a_driver_ends_when_the_snakemake_above_it_is_gone(inputs: Path, tmp_pat
     environment = {**ENVIRONMENT, "TRIAGESIM_PARENT": str(gone.pid)}
     done = subprocess.run([sys.executable, str(waiting)], env=environment, capture_output=True, check=False, timeout=30)
     assert done.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("content", ["precious single line", "precious\nlines\n", '{"a": 1}\n'])
+def test_a_file_that_is_no_run_is_never_touched(tmp_path: Path, content: str) -> None:
+    out = tmp_path / "keep.jsonl"
+    out.write_text(content, encoding="utf-8")
+    refused = simulate(out)
+    assert refused.returncode == 2
+    assert "no episode of this program" in refused.stderr
+    assert out.read_text(encoding="utf-8") == content
+
+
+def test_a_case_that_changed_is_not_taken_for_done(tmp_path: Path) -> None:
+    cases, out = tmp_path / "cases.jsonl", tmp_path / "run.jsonl"
+    cases.write_text(EXAMPLES.read_text(encoding="utf-8"), encoding="utf-8")
+    assert triagesim("--model", "agenda", "--cases", cases, "--out", out).returncode == 0
+    cases.write_text(cases.read_text(encoding="utf-8").replace('"acuity": 3', '"acuity": 2'), encoding="utf-8")
+    refused = triagesim("--model", "agenda", "--cases", cases, "--out", out)
+    assert refused.returncode == 2
+    assert "was another one when" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--limit", "-1"], "whole number from 1"),
+        (["--min-questions", "-5"], "whole number from 0"),
+        (["--provenance", "foo"], "invalid choice"),
+        (["--sampling", '{"nurse": 3}'], "nurse needs an object of options"),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused(tmp_path: Path, arguments: list[str], part: str) -> None:
+    refused = simulate(tmp_path / "x.jsonl", *arguments)
+    assert refused.returncode == 2
+    assert part in refused.stderr
+
+
+def test_an_output_that_can_not_be_written_is_one_error(tmp_path: Path) -> None:
+    for out in (tmp_path, tmp_path / "file" / "x.jsonl"):
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        refused = simulate(out)
+        assert refused.returncode in (2, 3)
+        assert refused.stderr.startswith("error: ")
+        assert "Traceback" not in refused.stderr
+
+
+def test_an_option_and_its_value_may_share_a_line_of_an_argument_file(tmp_path: Path) -> None:
+    options = (
+        f'--model agenda\n--cases {EXAMPLES}\n--out {tmp_path / "a.jsonl"}\n--sampling {{"nurse": {{"top_p": 1}}}}\n'
+    )
+    (tmp_path / "run.args").write_text(options, encoding="utf-8")
+    assert triagesim(f"@{tmp_path / 'run.args'}").returncode == 0

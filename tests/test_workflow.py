@@ -214,12 +214,14 @@ def test_how_the_work_is_done_reruns_nothing(finished: Path, change: Callable[[d
 
 
 @pytest.mark.parametrize(
-    "file", ["workflow/scripts/simulate.py", "workflow/triagesim/episode.py", "workflow/rules/simulate.smk"]
+    "folder", ["workflow/scripts", "workflow/triagesim", "workflow/rules", "resources/personas", "config"]
 )
-def test_an_edited_comment_reruns_no_simulation(finished: Path, file: str) -> None:
-    path = finished / file
-    path.write_text(path.read_text(encoding="utf-8") + "# a remark\n", encoding="utf-8")
-    assert "simulate" not in jobs(snakemake(finished, "snakemake -n"))
+def test_an_edited_comment_reruns_nothing(finished: Path, folder: str) -> None:
+    files = [path for pattern in ("*.py", "*.smk", "*.yaml") for path in (finished / folder).glob(pattern)]
+    for path in files:
+        path.write_text(path.read_text(encoding="utf-8") + "\n# a remark\n", encoding="utf-8")
+    assert files
+    assert "Nothing to be done" in snakemake(finished, "snakemake -n")
 
 
 def test_another_number_of_shards_keeps_every_case_once_and_asks_nothing(finished: Path) -> None:
@@ -272,6 +274,27 @@ def test_all_errors_of_the_configuration_are_told_before_anything_runs(finished:
     assert "pairings[0].nurse: no model 'agend' in models (did you mean agenda?)" in text
     assert "pairings[1].nurse: data.provenance mimic_iv_ed may not be sent to the hosted model 'far'" in text
     assert "Traceback" not in text
+
+
+def test_a_configuration_that_is_no_yaml_says_where(finished: Path) -> None:
+    path = finished / "config/config.yaml"
+    path.write_text(path.read_text(encoding="utf-8") + "shards: [4\n", encoding="utf-8")
+    text = snakemake(finished, "snakemake -n", expect=1)
+    assert re.search(r"error: config/config.yaml, line \d+: not YAML", text)
+
+
+def test_a_missing_source_is_told_although_the_results_are_there(finished: Path) -> None:
+    edit(finished, lambda config: config["data"].update(source="none.jsonl"))
+    assert "data.source: no file none.jsonl" in snakemake(finished, "snakemake -n", expect=1)
+
+
+def test_a_checkout_may_have_a_space_in_its_path(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "sp ace" / "re po")
+    edit(folder, only_agenda)
+    shutil.copy(folder / "resources/personas/example_nurse.yaml", folder / "my nurses.yaml")
+    edit(folder, lambda config: config.update(personas={"nurse": {"file": "my nurses.yaml"}}, shards=1))
+    snakemake(folder, "snakemake")
+    assert (folder / "results/pool.jsonl").exists()
 
 
 def test_a_missing_episode_is_noticed_by_the_summary(finished: Path) -> None:

@@ -24,7 +24,7 @@ rule render_audio:
             else f"--max-dialogues {CONFIG.audio.max_dialogues}"
         ),
     shell:
-        "python {params.script} --pool {input.pool} --out {output} --store {params.store:q}"
+        "python {params.script:q} --pool {input.pool} --out {output} --store {params.store:q}"
         " --engine {params.engine} --fetched {input.fetched} --fallback espeak"
         " --shard {wildcards.shard} {params.pairings} {params.most}"
         " 2>&1 | tee -i {log}"

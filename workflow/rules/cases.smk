@@ -19,5 +19,5 @@ rule build_cases:
         shards=CONFIG.shards,
         code=code_of("build.py", "cases.py"),
     shell:
-        "python {params.script} --source {input:q} --provenance {params.provenance} {params.scale}"
+        "python {params.script:q} --source {input:q} --provenance {params.provenance} {params.scale}"
         " --select {params.select:q} --shards {params.shards} --out-dir results/cases > {log} 2>&1"

@@ -1,15 +1,12 @@
 # The checked configuration and the names that the rules share.
 import json
-from hashlib import sha256
-
-sys.path.insert(0, str(HERE))
+import shlex
 
 from triagesim.config import check_config
-from triagesim.environment import prepare
-from triagesim.errors import TriageSimError
-from triagesim.jsonl import write_json
+from triagesim.environment import code_digest, prepare
+from triagesim.jsonl import digest, write_json
 from triagesim.pairing import as_json, check_files, resolve, runtime
-from triagesim.resources import RESOURCES, find_path
+from triagesim.resources import find_path, load_yaml
 from triagesim.summary import closing_lines
 
 try:
@@ -37,8 +34,7 @@ wildcard_constraints:
 
 def code_of(*modules):
     """A hash of the code of a cheap stage, so that a change of it reruns the stage."""
-    parts = [(HERE / "triagesim" / name).read_bytes() for name in modules]
-    return sha256(b"\0".join(parts)).hexdigest()[:16]
+    return code_digest([HERE / "triagesim" / name for name in modules])[:16]
 
 
 def episodes_of_run():
@@ -50,8 +46,7 @@ def episodes_of_run():
 
 def registry_content(wildcards):
     """A hash of the traits that a role's personas are made of."""
-    registry = RESOURCES / "personas" / f"{wildcards.role}.yaml"
-    return sha256(registry.read_bytes()).hexdigest()
+    return digest(load_yaml(f"personas/{wildcards.role}.yaml"))
 
 
 def own_personas(wildcards):
@@ -64,7 +59,7 @@ def persona_options(wildcards, input):
     """How the pool of a role is made."""
     pool = getattr(CONFIG.personas, wildcards.role)
     if pool.file:
-        return f"--file {input}"
+        return f"--file {shlex.quote(str(input))}"
     return (
         f"--sampling uniform --n {pool.n}"
         if pool.sampling == "uniform"

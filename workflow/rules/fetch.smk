@@ -27,4 +27,4 @@ rule fetch:
             else ""
         ),
     shell:
-        "python {params.script} --model {wildcards.model} --out {output} {params.optional} 2>&1 | tee -i {log}"
+        "python {params.script:q} --model {wildcards.model} --out {output} {params.optional} 2>&1 | tee -i {log}"

@@ -15,5 +15,5 @@ rule generate_personas:
         registry=registry_content,
         code=code_of("personas.py"),
     shell:
-        "python {params.script} --role {wildcards.role} --out {output} --seed {params.seed}"
+        "python {params.script:q} --role {wildcards.role} --out {output} --seed {params.seed}"
         " {params.options} > {log} 2>&1"

@@ -15,5 +15,5 @@ rule select_pool:
         nurse_ended="--nurse-ended" if CONFIG.pool.nurse_ended else "",
         code=code_of("pool.py", "scoring.py"),
     shell:
-        "python {params.script} {input} --out {output.pool} --coverage {output.coverage}"
+        "python {params.script:q} {input} --out {output.pool} --coverage {output.coverage}"
         " {params.no_flags} {params.nurse_ended} > {log} 2>&1"

@@ -12,7 +12,7 @@ rule score:
         script=SCRIPTS / "score.py",
         code=code_of("scoring.py", "summary.py"),
     shell:
-        "python {params.script} {input} --out {output} > {log} 2>&1"
+        "python {params.script:q} {input} --out {output} > {log} 2>&1"
 
 
 rule summarise:
@@ -33,5 +33,5 @@ rule summarise:
         script=SCRIPTS / "summarise.py",
         code=code_of("scoring.py", "summary.py"),
     shell:
-        "python {params.script} {input.scores} --pairings {input.pairings} --selected {input.selected}"
+        "python {params.script:q} {input.scores} --pairings {input.pairings} --selected {input.selected}"
         " --out-dir results/metrics > {log} 2>&1"

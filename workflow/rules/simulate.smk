@@ -34,7 +34,7 @@ rule simulate:
         script=SCRIPTS / "simulate.py",
         journal=lambda wildcards: f"{CONFIG.journal.dir}/{wildcards.pairing}",
     shell:
-        "python {params.script} --pairing {input.pairing} --cases {input.cases}"
+        "python {params.script:q} --pairing {input.pairing} --cases {input.cases}"
         " --selected results/cases/cases.csv --nurse-personas {input.nurse}"
         " --patient-personas {input.patient} --journal {params.journal:q} --out {output}"
         " 2>&1 | tee -i {log}"

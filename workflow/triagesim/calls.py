@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from triagesim.cases import Case, explain
 from triagesim.engine import ready
 from triagesim.errors import AnswerError, BackendError
-from triagesim.governance import check_endpoint
+from triagesim.governance import check_endpoint, redact
 from triagesim.journal import Journal
 from triagesim.jsonl import digest
 from triagesim.prompts import PromptSet, render
@@ -32,7 +32,16 @@ A = TypeVar("A", bound=Answer)
 
 
 class GivenUp(Exception):
-    """An episode can't go on: a call keeps failing or being answered badly. The text is the reason."""
+    """An episode can't go on: a call keeps failing or being answered badly. The text is the reason.
+
+    Attributes:
+        bad_answers: whether stored answers are to blame, so that the next run has to ask the episode anew. Where only
+            the backend failed, what it answered before stays good.
+    """
+
+    def __init__(self, message: str, *, bad_answers: bool) -> None:
+        super().__init__(redact(message))
+        self.bad_answers = bad_answers
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class Caller:
             except ValidationError as error:
                 problem = "cut at the token limit" if completion.finish_reason == "length" else explain(error)
             if problem in problems or len(problems) == 2:
-                raise GivenUp(f"{name}: {problem}")
+                raise GivenUp(f"{name}: {problem}", bad_answers=True)
             problems.append(problem)
             if completion.finish_reason == "length":
                 sampling["max_tokens"] = LONGER * int(sampling.get("max_tokens", DEFAULT_MAX_TOKENS))
@@ -111,15 +120,19 @@ class Caller:
         if found is not None:
             return found
         check_endpoint(self._case, seat.backend.model, seat.backend.local)
-        await ready(seat.backend)
         for attempt in range(1, TRIES + 1):
             try:
+                await ready(seat.backend)
                 completion = await seat.backend.complete(request)
                 break
-            except (BackendError, AnswerError) as error:
-                if attempt == TRIES or isinstance(error, AnswerError):
-                    raise GivenUp(f"{request.name}: {error}") from error
+            except AnswerError as error:
+                raise GivenUp(f"{request.name}: {error}", bad_answers=True) from error
+            except BackendError as error:
+                if attempt == TRIES:
+                    raise GivenUp(f"{request.name}: {error}", bad_answers=False) from error
                 await asyncio.sleep(PAUSE * 2**attempt * random.uniform(0.5, 1))
+        # A model can answer with half a surrogate pair, which is no text that a file could hold.
+        completion = replace(completion, text=completion.text.encode(errors="replace").decode())
         self._journal.keep(self._case.case_id, key, request.name, completion)
         return completion
 

@@ -43,6 +43,8 @@ def _whole(value: Any) -> Any:
             value = float(value)
         except ValueError:
             return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -217,7 +219,7 @@ def load_cases(path: str | Path) -> list[Case]:
 def _read_json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON in UTF-8 ({error})") from None
     if not isinstance(rows, list):
         raise InputError(f"{path}: expected a list of cases, found {type(rows).__name__}")
@@ -233,7 +235,11 @@ def _read_csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             reader = csv.DictReader(file, strict=True)
             names = [name.strip() for name in reader.fieldnames or []]
             if not {"case_id", "stay_id"} & set(names):
-                raise InputError(f"{path}, line 1: no column case_id or stay_id among {', '.join(names) or 'nothing'}")
+                hint = "; commas are read, not semicolons" if ";" in "".join(names) else ""
+                found = ", ".join(names) or "nothing"
+                raise InputError(f"{path}, line 1: no column case_id or stay_id among {found}{hint}")
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise InputError(f"{path}, line 1: the column {', '.join(twice)} is there more than once")
             reader.fieldnames = names
             for row in reader:
                 if None in row or None in row.values():

@@ -14,6 +14,7 @@ from triagesim.errors import InputError
 if TYPE_CHECKING:
     from triagesim.drive import Plan
 
+PROVENANCES = ("synthetic", "mimic_iv_ed_demo", "mimic_iv_ed", "deidentified", "identifiable")
 TASKS = {
     "status": "what is done, skipped, failed and spent, from the journals",
     "show": "print a dialogue",
@@ -38,14 +39,14 @@ def main() -> None:
 def simulate(arguments: list[str]) -> int:
     """Simulate from the command's options; 1 only when every episode failed."""
     args = parser().parse_args(arguments)
-    plan = make_plan(args)
     from triagesim.drive import append_episodes, stoppable
     from triagesim.jsonl import read_lines
     from triagesim.scoring import summarize
 
     with stoppable():
+        plan = make_plan(args)
         failed = append_episodes(plan)
-    print(json.dumps(summarize(episode for _, episode in read_lines(plan.out)), indent=2))
+        print(json.dumps(summarize(episode for _, episode in read_lines(plan.out)), indent=2))
     return 1 if failed and len(failed) == len(plan.jobs) else 0
 
 
@@ -55,8 +56,8 @@ def parser() -> argparse.ArgumentParser:
     made = _ArgumentParser(
         prog="triagesim",
         description="Simulate triage dialogues and append each episode to --out as it finishes.",
-        epilog=f"other tasks:\n{tasks}\n\nModels: agenda | llamacpp:<name or .gguf>. The same command again goes on "
-        "where the last one stopped.",
+        epilog=f"other tasks:\n{tasks}\n\nModels: agenda | llamacpp:<name or .gguf>. @FILE reads options from a file, "
+        "one a line.\nThe same command again goes on where the last one stopped.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         fromfile_prefix_chars="@",
         allow_abbrev=False,
@@ -74,8 +75,10 @@ def parser() -> argparse.ArgumentParser:
         "--nurse-personas", type=Path, metavar="FILE", help=".jsonl or .yaml; all of the registry unless given"
     )
     data.add_argument("--patient-personas", type=Path, metavar="FILE")
-    data.add_argument("--provenance", help="what kind of data --cases is, for cases that don't say it")
-    data.add_argument("--limit", type=int, metavar="N", help="only the first N cases")
+    data.add_argument(
+        "--provenance", choices=PROVENANCES, help="what kind of data --cases is, for cases that don't say it"
+    )
+    data.add_argument("--limit", type=_positive, metavar="N", help="only the first N cases")
     data.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help=".jsonl; answers are kept in FILE.journal/"
     )
@@ -85,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     )
     rules.add_argument("--episodes-per-case", type=_positive, default=1, metavar="N")
     rules.add_argument("--max-turns", type=_positive, default=12, metavar="N", help="questions the nurse may ask (12)")
-    rules.add_argument("--min-questions", type=int, default=3, metavar="N", help="questions before it may end (3)")
+    rules.add_argument("--min-questions", type=_whole, default=3, metavar="N", help="questions before it may end (3)")
     rules.add_argument("--seed", type=int, default=0, metavar="N")
     rules.add_argument("--concurrency", type=_positive, default=64, metavar="N", help="episodes in flight (64)")
     return made
@@ -100,11 +103,15 @@ def make_plan(args: argparse.Namespace) -> Plan:
     from triagesim.requests import ROLES
 
     cases = load_cases(args.cases)[: args.limit]
+    if not cases:
+        raise InputError(f"{args.cases}: holds no case")
     if args.provenance:
         cases = [case.model_copy(update={"provenance": case.provenance or args.provenance}) for case in cases]
     backends = _backends(args)
     if unknown := set(args.sampling) - set(ROLES):
         raise InputError(f"--sampling: unknown role {', '.join(sorted(unknown))}; expected {', '.join(ROLES)}")
+    if odd := [role for role, options in args.sampling.items() if not isinstance(options, dict)]:
+        raise InputError(f'--sampling: {odd[0]} needs an object of options, as in {{"temperature": 0.7}}')
     setup = Setup(
         {role: Seat(backend, args.prompts, args.sampling.get(role, {})) for role, backend in backends.items()},
         _pool("nurse", args.nurse_personas),
@@ -141,9 +148,11 @@ def _pool(role: Any, path: Path | None) -> Any:
 
 class _ArgumentParser(argparse.ArgumentParser):
     def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
-        """One argument a line; blank lines and lines that begin with # are passed over."""
+        """One argument a line, or an option and its value; blank lines and those that begin with # are passed over."""
         line = arg_line.strip()
-        return [] if not line or line.startswith("#") else [line]
+        if not line or line.startswith("#"):
+            return []
+        return line.split(maxsplit=1) if line.startswith("-") else [line]
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -154,6 +163,12 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("expected a JSON object in braces")
     return value
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 on, found {text!r}")
+    return int(text)
 
 
 def _positive(text: str) -> int:

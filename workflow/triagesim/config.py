@@ -10,13 +10,15 @@ import difflib
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from triagesim.cases import Provenance, Scale
 from triagesim.errors import InputError
-from triagesim.governance import OPEN
+from triagesim.governance import OPEN, reason
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -198,7 +200,13 @@ class PairingGrid(_PairingOptions):
 
 Pairings = Annotated[
     Annotated[list[Pairing], Tag("list")] | Annotated[PairingGrid, Tag("grid")],
-    Discriminator(lambda value: "list" if isinstance(value, list) else "grid"),
+    Discriminator(
+        lambda value: (
+            "list" if isinstance(value, list) else ("grid" if isinstance(value, dict | PairingGrid) else None)
+        ),
+        custom_error_type="pairings",
+        custom_error_message="expected a list of {nurse: …, patient: …}, or {grid: {nurse: […], patient: […]}}",
+    ),
 ]
 
 
@@ -235,7 +243,7 @@ class Audio(Section):
 class Journal(Section):
     """Where every model answer is kept."""
 
-    dir: str = "journal"
+    dir: Annotated[str, Field(min_length=1)] = "journal"
 
 
 class Runtime(Section):
@@ -261,6 +269,20 @@ class Config(Section):
     def expanded(self) -> list[Pairing]:
         """The pairings one by one."""
         return self.pairings.expand() if isinstance(self.pairings, PairingGrid) else self.pairings
+
+
+def check_syntax(path: Path) -> None:
+    """Say where a file isn't YAML, which Snakemake wouldn't.
+
+    Raises:
+        InputError: with file and line.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            yaml.safe_load(file)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InputError(f"{path}, line {line}: not YAML ({error.problem}); see config/README.md") from None
 
 
 def check_config(raw: Mapping[str, Any], name: str = "config") -> Config:
@@ -310,6 +332,8 @@ def _across(config: Config) -> Iterator[str]:
         if first := slugs.get(pairing.slug.lower()):
             yield f"{where}.name: {pairing.slug!r} is the name of pairings[{first - 1}] already; give each its own name"
         slugs.setdefault(pairing.slug.lower(), number + 1)
+    if Path(config.journal.dir).parts[:1] == ("results",):
+        yield "journal.dir: lies in results/, which is deleted to start afresh; name a folder outside it"
     for name in config.audio.pairings or []:
         if name not in (known := [p.slug for p in pairings]):
             yield f"audio.pairings: no pairing {name!r}{nearest(name, known)}; there are {', '.join(known)}"
@@ -327,9 +351,9 @@ def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
         model = config.models[name]
         if isinstance(model, HostedModel) and not model.local and config.data.provenance not in OPEN:
             yield (
-                f"{where}.{role}: data.provenance {config.data.provenance} may not be sent to the hosted model "
-                f"{name!r} (PhysioNet's agreement forbids sharing such data with APIs); use a local model, or set "
-                f"models.{name}.local: true if the endpoint runs on machines that may see the data"
+                f"{where}.{role}: data.provenance {config.data.provenance} may not be sent to the hosted model {name!r}"
+                f"{reason(config.data.provenance)}; use a local model, or set models.{name}.local: true if the "
+                "endpoint runs on machines that may see the data"
             )
     if pairing.judge is None and any((pairing.features or config.simulation.features).model_dump().values()):
         yield f"{where}.features: need a dialogue master; name a judge"

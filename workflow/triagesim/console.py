@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from triagesim.errors import TriageSimError
+from triagesim.errors import StopRun, TriageSimError
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 
 def command(main: Callable[[], int | None]) -> NoReturn:
     """Run a command and exit: 0 or what it returns, or the error's own code with `error: …` on stderr."""
+    from triagesim.governance import redact
+
     try:
         code = main() or 0
     except TriageSimError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {redact(str(error))}", file=sys.stderr)
         code = error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
         code = 1
+    except OSError as error:
+        if error.filename is None and error.errno not in _DISK:
+            raise
+        print(f"error: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+        code = StopRun.exit_code if error.errno in _DISK else TriageSimError.exit_code
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
     sys.exit(code)

@@ -23,10 +23,13 @@ from triagesim.engine import close_backends
 from triagesim.environment import PARENT
 from triagesim.episode import Setup
 from triagesim.errors import InputError, TriageSimError
-from triagesim.journal import shard_lock
+from triagesim.journal import Tally, shard_lock
 from triagesim.jsonl import dumps, write_json, write_jsonl
 from triagesim.simulation import run
 
+_BEGINNING = b'{"episode_id":'
+#: Who started this process; read at once, before it can be gone.
+_SHELL = os.getppid()
 #: Seconds between two looks at whether the process that started this one still lives.
 WATCH_EVERY = 0.5
 #: Seconds from one progress line to the next; they grow to the last.
@@ -68,7 +71,7 @@ def write_shard(plan: Plan) -> None:
     """
     with shard_lock(plan.journal / "locks" / f"{plan.out.stem}.lock"):
         progress = Progress(plan.title, len(plan.jobs))
-        with contextlib.closing(run(plan.jobs, plan.setup, plan.journal, plan.concurrency)) as episodes:
+        with contextlib.closing(run(plan.jobs, plan.setup, plan.journal, plan.concurrency, progress.tally)) as episodes:
             done = {episode["episode_id"]: episode for episode in progress.watch(episodes)}
         failed = [episode for episode in done.values() if episode["status"] == "error"]
         if len(failed) > plan.max_error_rate * len(plan.jobs):
@@ -97,7 +100,7 @@ def append_episodes(plan: Plan) -> list[dict[str, Any]]:
         plan.out.parent.mkdir(parents=True, exist_ok=True)
         failed = []
         progress = Progress(plan.title, len(jobs))
-        episodes = run(jobs, plan.setup, plan.journal, plan.concurrency)
+        episodes = run(jobs, plan.setup, plan.journal, plan.concurrency, progress.tally)
         with plan.out.open("a", encoding="utf-8", newline="") as file, contextlib.closing(episodes):
             for episode in progress.watch(episodes):
                 if episode["status"] == "error":
@@ -120,15 +123,23 @@ def _present(plan: Plan) -> set[str]:
         return set()
     data = plan.out.read_bytes()
     whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data) and not data[len(whole) :].startswith(_BEGINNING[: len(data) - len(whole)]):
+        raise InputError(f"{plan.out}: its last line is no episode of this program; name another --out")
     present = set()
+    cases = {case.case_id: case for case, _ in plan.jobs}
     for number, line in enumerate(whole.split(b"\n")[:-1], 1):
         try:
             episode = json.loads(line)
-            name, spec = episode["episode_id"], episode["spec"]
+            name, spec, case = episode["episode_id"], episode["spec"], episode["case"]
         except (ValueError, KeyError, TypeError):
             raise InputError(f"{plan.out}, line {number}: no episode of this program; name another --out") from None
         if spec != plan.setup.spec:
             raise InputError(f"{plan.out}: was made by another specification{_difference(plan)}; name another --out")
+        known = cases.get(case["case_id"])
+        if known is not None and known.model_dump(mode="json") != case:
+            raise InputError(
+                f"{plan.out}: case {known.case_id} was another one when {name} was made; name another --out"
+            )
         present.add(name)
     if len(whole) < len(data):
         os.truncate(plan.out, len(whole))
@@ -138,9 +149,12 @@ def _present(plan: Plan) -> set[str]:
 def _difference(plan: Plan) -> str:
     """What differs from the specification that the journal remembers."""
     path = plan.journal / "specification.json"
+    old: dict[str, Any] = {}
     if not path.exists():
         return ""
-    old, new = json.loads(path.read_text(encoding="utf-8")), plan.setup.specification
+    with contextlib.suppress(ValueError):
+        old = json.loads(path.read_text(encoding="utf-8"))
+    new = plan.setup.specification
     keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     return " (" + "; ".join(f"{key}: {dumps(old.get(key))}, now {dumps(new.get(key))}" for key in keys) + ")"
 
@@ -153,12 +167,13 @@ def _keep_failed(path: Path, failed: list[dict[str, Any]]) -> None:
 
 
 class Progress:
-    """A line now and then: episodes done, rate, tokens, time left."""
+    """A line now and then: episodes done, rate, answers, tokens, time left."""
 
     def __init__(self, title: str, total: int) -> None:
+        self.tally = Tally()
         self._title = title
         self._total = total
-        self._done = self._tokens = self._failed = 0
+        self._done = self._failed = 0
         self._began = time.monotonic()
 
     def watch(self, episodes: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -169,7 +184,6 @@ class Progress:
             for episode in episodes:
                 self._done += 1
                 self._failed += episode["status"] == "error"
-                self._tokens += sum(role["prompt"] + role["completion"] for role in episode["usage"].values())
                 yield episode
         finally:
             over.set()
@@ -183,11 +197,16 @@ class Progress:
             wait = next(waits, wait)
 
     def _print(self) -> None:
-        seconds = max(time.monotonic() - self._began, 1e-9)
-        rate = self._done / seconds
-        parts = [f"{self._title}: {self._done}/{self._total} episodes", f"{60 * rate:.1f}/min"]
-        if self._tokens:
-            parts.append(f"{self._tokens:,} tokens")
+        tally, rate = self.tally, self._done / max(time.monotonic() - self._began, 1e-9)
+        parts = [f"{self._title}: {self._done}/{self._total} episodes"]
+        if self._total == 0:
+            parts = [f"{self._title}: nothing to do here"]
+        if self._done:
+            parts.append(f"{60 * rate:.1f}/min")
+        if tally.asked or tally.replayed:
+            parts.append(f"{tally.asked + tally.replayed:,} answers ({tally.replayed:,} from the journal)")
+        if tally.tokens:
+            parts.append(f"{tally.tokens:,} tokens")
         if self._failed:
             parts.append(f"{self._failed} failed")
         if 0 < self._done < self._total:
@@ -231,8 +250,7 @@ def stoppable() -> Iterator[None]:
 
 def _end_with(snakemake: int) -> None:
     """Send this process SIGTERM once Snakemake, or the shell between it and us, is gone."""
-    shell = os.getppid()
-    while os.getppid() == shell and _alive(snakemake):
+    while os.getppid() == _SHELL and _alive(snakemake):
         time.sleep(WATCH_EVERY)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -6,43 +6,57 @@ import asyncio
 import atexit
 import inspect
 import queue
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from functools import cache
 from typing import Any, Literal
 
-from triagesim.errors import BackendError
+from triagesim.errors import AnswerError, BackendError, TriageSimError
 from triagesim.requests import Backend, Completion, Request
 
 _FINISHED = object()
+_making = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
+_works: set[asyncio.Task[None]] = set()
 _starts: dict[int, tuple[Backend, asyncio.Future[None]]] = {}
 
 
-@cache
 def loop() -> asyncio.AbstractEventLoop:
     """The engine loop, in a thread of its own: engines outlive one simulation and work beside a running loop."""
-    made = asyncio.new_event_loop()
-    threading.Thread(target=made.run_forever, name="triagesim", daemon=True).start()
-    atexit.register(close_backends)
-    return made
+    global _loop, _thread
+    with _making:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            _thread = threading.Thread(target=_loop.run_forever, name="triagesim", daemon=True)
+            _thread.start()
+            atexit.register(close_backends)
+        return _loop
 
 
 async def ready(backend: Backend) -> None:
-    """Start a backend at its first use; all who wait for it share one start."""
+    """Start a backend at its first use; all who wait for it share one start, and a failed one is tried again later."""
     if id(backend) not in _starts:
         _starts[id(backend)] = (backend, asyncio.ensure_future(backend.start()))
-    await asyncio.shield(_starts[id(backend)][1])
+    try:
+        await asyncio.shield(_starts[id(backend)][1])
+    except Exception:
+        _starts.pop(id(backend), None)
+        raise
 
 
 def close_backends() -> None:
-    """Close every backend that was started. They start again when they are used again."""
+    """Stop every simulation that still runs and close every backend that was started; a later use starts it again."""
     started = [backend for backend, _ in _starts.values()]
     _starts.clear()
 
     async def close() -> None:
+        for task in _works:
+            task.cancel()
+        await asyncio.gather(*_works, return_exceptions=True)
         await asyncio.gather(*(backend.close() for backend in started), return_exceptions=True)
 
-    if started:
+    if started or _works:
         asyncio.run_coroutine_threadsafe(close(), loop()).result(timeout=30)
 
 
@@ -57,9 +71,11 @@ def iterate(work: Callable[[Callable[[Any], None]], Coroutine[Any, Any, None]]) 
 
     def begin() -> None:
         tasks.append(asyncio.ensure_future(work(results.put)))
+        _works.add(tasks[0])
         tasks[0].add_done_callback(end)
 
     def end(task: asyncio.Task[None]) -> None:
+        _works.discard(task)
         ended.set()
         results.put(_FINISHED)
 
@@ -70,7 +86,9 @@ def iterate(work: Callable[[Callable[[Any], None]], Coroutine[Any, Any, None]]) 
         tasks[0].result()
     finally:
         loop().call_soon_threadsafe(lambda: tasks[0].cancel())
-        ended.wait()
+        # The loop can't be waited for by its own thread (which may collect a dropped iterator), nor once it is frozen.
+        if threading.current_thread() is not _thread and not sys.is_finalizing():
+            ended.wait()
 
 
 def as_backend(given: Any) -> Backend:
@@ -128,7 +146,7 @@ class _Gathering:
                     texts = await asyncio.to_thread(self._complete, requests)
                 if len(texts) != len(batch):
                     raise BackendError(f"{self.model} gave {len(texts)} answers to {len(batch)} requests")
-            except Exception as error:
+            except BaseException as error:  # sys.exit in somebody's backend must not end the loop
                 texts = [error] * len(batch)
             for (_, answer), text in zip(batch, texts, strict=True):
                 if answer.done():
@@ -140,6 +158,6 @@ class _Gathering:
 
 
 def _as_failure(error: Any) -> Exception:
-    if isinstance(error, Exception) and type(error).__module__ == BackendError.__module__:
+    if isinstance(error, TriageSimError | AnswerError | BackendError):
         return error
     return BackendError(f"{type(error).__name__}: {error}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,22 @@ def prepare(package_folder: Path, runtime: dict[str, Any]) -> None:
     _put_first("PATH", str(Path(sys.executable).parent))
     os.environ[PARENT] = str(os.getpid())
     os.environ[RUNTIME] = json.dumps(runtime)
+
+
+def code_digest(paths: list[Path]) -> str:
+    """A hash of what code says: comments, docstrings and layout don't count."""
+    return sha256(
+        "".join(_statements(ast.parse(path.read_text(encoding="utf-8"))) for path in paths).encode()
+    ).hexdigest()
+
+
+def _statements(tree: ast.Module) -> str:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node
+        ):
+            node.body = node.body[1:]
+    return ast.dump(tree)
 
 
 def _put_first(name: str, folder: str) -> None:

@@ -81,7 +81,7 @@ async def play(case: Case, number: int, setup: Setup, journal: Journal) -> dict[
             await interview.run()
         except GivenUp as failure:
             status |= {"status": "error", "error": str(failure)}
-            journal.give_up(case.case_id, name, str(failure))
+            journal.give_up(case.case_id, name, str(failure), anew=failure.bad_answers)
     episode = {"episode_id": name, "pairing": setup.pairing, **status, **interview.artifact()}
     if status["status"] == "error":
         episode["end_reason"] = "error"

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 from triagesim.cases import Case
 from triagesim.errors import StopRun
 
 #: Data that may be sent to a hosted endpoint. The demo is open (ODbL); the rest isn't.
 OPEN = frozenset({"synthetic", "mimic_iv_ed_demo"})
+
+_KEYS = re.compile(r"(Bearer\s+)\S+|\bsk-[\w-]{6,}", re.IGNORECASE)
+
+
+def redact(text: str) -> str:
+    """A text without keys: bearer tokens, `sk-…`, and whatever an environment variable `…_KEY` or `…_TOKEN` holds."""
+    for name, value in os.environ.items():
+        if name.endswith(("_KEY", "_TOKEN")) and len(value) >= 8:
+            text = text.replace(value, "[key]")
+    return _KEYS.sub(lambda match: f"{match[1] or ''}[key]", text)
+
+
+def reason(provenance: str | None) -> str:
+    """Why such data may not leave, as far as there is a rule that says it."""
+    return " (PhysioNet's agreement forbids sharing it with APIs)" if provenance == "mimic_iv_ed" else ""
 
 
 def check_endpoint(case: Case, model: str, local: bool | None) -> None:
@@ -28,7 +46,7 @@ def check_endpoint(case: Case, model: str, local: bool | None) -> None:
             f"(or --provenance, or `provenance` in the case) to one of {', '.join(sorted(OPEN))}, or use a local model."
         )
     raise StopRun(
-        f"case {case.case_id}: {case.provenance} data may not be sent to {model}, which isn't declared local. "
-        "PhysioNet's data use agreement forbids sharing credentialed data with third parties, APIs included. "
-        "Use a local model; if this endpoint runs on your own machine, set models.<name>.local: true."
+        f"case {case.case_id}: {case.provenance} data may not be sent to {model}, which isn't declared local"
+        f"{reason(case.provenance)}. Use a local model; if this endpoint runs on your own machine, set "
+        "models.<name>.local: true."
     )

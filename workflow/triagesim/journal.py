@@ -5,7 +5,8 @@ of its own and never reopens one, so a torn last line harms nothing and two jobs
 A line is one of
 
 - an answer: `key` (the hash of the call), `name`, `text`, `finish`, `usage`, `model`;
-- a give-up: `episode`, `gave_up` (its epoch), `why`: the next run asks the episode anew;
+- a give-up: `episode`, `gave_up` (its epoch, which the next run doesn't use again; null where no answer was to blame)
+  and `why`;
 - an end: `episode`, `done` (its status), `spec`, `usage`: what `triagesim status` counts.
 """
 
@@ -19,6 +20,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -37,15 +39,26 @@ def bucket(case_id: str) -> str:
     return f"{sha256(case_id.encode()).digest()[0] % BUCKETS:02d}"
 
 
+@dataclass
+class Tally:
+    """What passed through a journal since its process began: answers asked for, and answers found in it."""
+
+    asked: int = 0
+    replayed: int = 0
+    tokens: int = 0
+
+
 class Journal:
     """The answers of one pairing.
 
     Args:
         folder: where they are kept; None keeps nothing.
         case_ids: whose answers to load.
+        tally: counts what passes.
     """
 
-    def __init__(self, folder: Path | None, case_ids: Iterable[str] = ()) -> None:
+    def __init__(self, folder: Path | None, case_ids: Iterable[str] = (), tally: Tally | None = None) -> None:
+        self._tally = tally or Tally()
         self._folder = folder
         self._files: dict[str, _File] = {}
         self._answers: dict[str, Completion] = {}
@@ -60,10 +73,14 @@ class Journal:
 
     def find(self, key: str) -> Completion | None:
         """The stored answer of a call, if it was ever answered."""
-        return self._answers.get(key)
+        found = self._answers.get(key)
+        self._tally.replayed += found is not None
+        return found
 
     def keep(self, case_id: str, key: str, name: CallName, completion: Completion) -> None:
         """Store an answer; it is with the operating system before this returns."""
+        self._tally.asked += 1
+        self._tally.tokens += completion.usage.prompt + completion.usage.completion
         self._append(
             case_id,
             {
@@ -80,9 +97,9 @@ class Journal:
         """How often the episode was given up."""
         return self._epochs.get(episode, 0)
 
-    def give_up(self, case_id: str, episode: str, why: str) -> None:
-        """Note that the episode ended in an error, so that the next run asks anew."""
-        self._append(case_id, {"episode": episode, "gave_up": self.epoch(episode), "why": why})
+    def give_up(self, case_id: str, episode: str, why: str, *, anew: bool) -> None:
+        """Note that the episode ended in an error; `anew`: the next run doesn't use its answers so far."""
+        self._append(case_id, {"episode": episode, "gave_up": self.epoch(episode) if anew else None, "why": why})
 
     def finish(self, case_id: str, episode: str, status: str, spec: str, usage: dict[str, Any]) -> None:
         """Note that the episode ended; once is enough."""
@@ -100,7 +117,7 @@ class Journal:
             usage = Usage(*record["usage"])
             answer = Completion(record["text"], record["finish"], usage, record["model"])
             self._answers.setdefault(record["key"], answer)
-        elif "gave_up" in record:
+        elif record.get("gave_up") is not None:
             self._epochs[record["episode"]] = max(self.epoch(record["episode"]), record["gave_up"] + 1)
         elif "done" in record:
             self._done[record["episode"]] = f"{record['done']} {record['spec']}"
@@ -118,6 +135,10 @@ class Journal:
             raise StopRun(
                 f"{self._folder}: an answer can't be kept ({error.strerror}); free some space there"
             ) from None
+
+
+#: The keys that a record of each kind has at least.
+_KINDS = ({"key", "name", "text", "finish", "usage", "model"}, {"episode", "gave_up"}, {"episode", "done", "spec"})
 
 
 class _File:
@@ -152,7 +173,7 @@ def read_records(folder: Path) -> Iterator[dict[str, Any]]:
                     continue
                 with contextlib.suppress(ValueError):
                     record = json.loads(line)
-                    if isinstance(record, dict):
+                    if isinstance(record, dict) and any(record.keys() >= keys for keys in _KINDS):
                         yield record
 
 

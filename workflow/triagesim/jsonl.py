@@ -17,13 +17,13 @@ from triagesim.errors import InputError
 
 def dumps(value: Any) -> str:
     """One compact JSON line without its newline; keys keep their order."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def digest(value: Any) -> str:
     """A hash (64 hex digits) of a JSON value that doesn't depend on the order of keys."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return sha256(text.encode()).hexdigest()
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -41,10 +41,18 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if not text:
                     continue
                 value = json.loads(text)
+                if "\\ud" in text.lower():
+                    dumps(value).encode()
             except UnicodeDecodeError as error:
                 raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+            except UnicodeEncodeError:
+                raise InputError(
+                    f"{path}, line {number}: holds half a surrogate pair; write the character out"
+                ) from None
             except json.JSONDecodeError as error:
                 raise InputError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{path}, line {number}: not JSON that can be read ({error})") from None
             if not isinstance(value, dict):
                 raise InputError(f"{path}, line {number}: expected an object in braces, found {type(value).__name__}")
             yield number, value

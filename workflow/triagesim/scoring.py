@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -60,9 +61,13 @@ def score(episode: Mapping[str, Any]) -> dict[str, Any]:
 def summarize(episodes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Counts and rates over the episodes with status `ok`; a rate with nothing to divide is None.
 
+    `skipped` and `failed` count the others.
     Rates of agreement are over graded episodes (with a level and a ground truth), rates of lines over checked lines.
     """
-    return summarize_scores(score(episode) for episode in episodes if episode.get("status") == "ok")
+    known = list(episodes)
+    counts = Counter(str(episode.get("status")) for episode in known)
+    scores = summarize_scores(score(episode) for episode in known if episode.get("status") == "ok")
+    return {**scores, "skipped": counts["skipped"], "failed": counts["error"]}
 
 
 def summarize_scores(scores: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

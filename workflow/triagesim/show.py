@@ -27,17 +27,23 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--pairing", help="only of this pairing")
     args = parser.parse_args(arguments)
     files = args.files or sorted(Path("results/episodes").glob(f"{args.pairing or '*'}/*.jsonl"))
-    names, found = set(), []
+    names: set[str] = set()
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in files:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file of episodes")
         for _, episode in read_lines(path):
             names.add(str(episode.get("episode_id")))
-            if episode.get("episode_id") == args.episode and args.pairing in (None, episode.get("pairing")):
-                found.append(episode)
+            pairing = str(episode.get("pairing", ""))
+            if "history" in episode and episode.get("episode_id") == args.episode and args.pairing in (None, pairing):
+                found[pairing, args.episode] = episode
+    if not files:
+        raise InputError("no results/episodes here; run it in the run's folder, or name .jsonl files behind the id")
     if not found:
         near = difflib.get_close_matches(args.episode, names, n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise InputError(f"no episode {args.episode!r} in {len(files)} file(s){hint}")
-    print("\n\n".join(as_text(episode) for episode in found))
+    print("\n\n".join(as_text(episode) for episode in found.values()))
     return 0
 
 
@@ -47,12 +53,14 @@ def as_text(episode: dict[str, Any]) -> str:
     models = ", ".join(f"{role} {model}" for role, model in episode["models"].items())
     lines = [f"{episode['episode_id']}  {episode.get('pairing', '')}  ({models})"]
     lines += [f"label: {label}" for label in sorted(set(episode.get("labels", {}).values()))]
-    lines.append(f"{case['chief_complaint']}; {episode['algorithm'].upper()} level {case['acuity']}")
-    lines.append("")
+    level = case["acuity"] or "unknown"
+    lines.append(f"{case['chief_complaint']}; {episode['algorithm'].upper()} level {level}")
+    if episode["history"]:
+        lines += ["In brackets behind the nurse: its estimate of the level at that moment.", ""]
     for item in episode["history"]:
         lines.append(_line(item))
     ending = {"skipped": episode.get("skip_reason"), "error": episode.get("error")}.get(episode["status"])
-    lines.append("")
+    lines += [""] if episode["history"] else []
     lines.append(f"{episode['status']}: {ending}" if ending else _verdict(episode))
     return "\n".join(lines)
 
@@ -71,4 +79,5 @@ def _verdict(episode: dict[str, Any]) -> str:
     truth, final = episode["case"]["acuity"], episode["final_triage"]
     word = "right" if truth == final else ("too urgent" if final < truth else "not urgent enough")
     flags = f"; red flags: {', '.join(episode['red_flags'])}" if episode["red_flags"] else ""
-    return f"final level {final}, ground truth {truth}: {word}; ended by {episode['end_reason']}{flags}"
+    ending = "the nurse ended it" if episode["end_reason"] == "nurse_end" else "the questions ran out"
+    return f"final level {final}, ground truth {truth}: {word}; {ending}{flags}"

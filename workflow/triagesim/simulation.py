@@ -14,7 +14,7 @@ from triagesim.config import Features
 from triagesim.engine import as_backend, iterate
 from triagesim.episode import Setup, play
 from triagesim.errors import InputError
-from triagesim.journal import Journal
+from triagesim.journal import Journal, Tally
 from triagesim.personas import Persona, Pool
 from triagesim.requests import ROLES, Role
 
@@ -49,7 +49,8 @@ def simulate(
         max_turns: questions that the nurse may ask; `min_questions` before it may end.
         sampling: options by role (nurse, patient, judge, script), over the model's own.
         skip: ids of episodes to leave out.
-        journal: a folder that keeps every answer; with it, a run that was stopped asks nothing twice.
+        journal: a folder that keeps every answer; with it, a run that was stopped asks nothing twice. One simulation
+            at a time.
 
     Raises:
         InputError, TypeError: an argument isn't what it should be; at the call, not at the first `next`.
@@ -91,7 +92,7 @@ def simulate(
 
 
 def run(
-    jobs: list[tuple[Case, int]], setup: Setup, journal: Path | None, concurrency: int
+    jobs: list[tuple[Case, int]], setup: Setup, journal: Path | None, concurrency: int, tally: Tally | None = None
 ) -> Generator[dict[str, Any]]:
     """Play (case, episode number) jobs, at most `concurrency` at once, and yield the artifacts as they finish.
 
@@ -100,7 +101,7 @@ def run(
     """
 
     async def work(emit: Callable[[Any], None]) -> None:
-        book = await asyncio.to_thread(Journal, journal, [case.case_id for case, _ in jobs])
+        book = await asyncio.to_thread(Journal, journal, [case.case_id for case, _ in jobs], tally)
         waiting = iter(jobs)
 
         async def worker() -> None:

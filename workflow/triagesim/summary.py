@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -51,23 +53,37 @@ def summarise(scores: Iterable[Path], pairings: Iterable[Path], selected: Path, 
 
 
 def closing_lines(results: Path) -> str:
-    """What a finished run shows: a table by pairing with its labels, and the paths to open."""
-    summary = results / "metrics" / "summary.csv"
+    """What a finished run shows: where the rows went, a table by pairing with its labels, and the paths to open."""
     lines = []
+    flow, summary = results / "cases" / "flow.json", results / "metrics" / "summary.csv"
+    if flow.exists():
+        counts = json.loads(flow.read_text(encoding="utf-8"))
+        rejected = f"{counts['rejected']} rejected" + (" (results/cases/rejects.csv)" if counts["rejected"] else "")
+        lines.append(f"cases: {counts['read']} rows read, {rejected}, {counts['selected']} to simulate")
     if summary.exists():
         rows = list(read_table(summary))
         lines.append(
-            f"{'pairing':<24}{'ok':>6}{'skipped':>9}{'error':>7}{'exact':>8}{'over':>8}{'under':>8}{'turns':>7}"
+            f"{'pairing':<24}{'ok':>6}{'skipped':>9}{'error':>7}{'right':>14}{'over':>7}{'under':>7}{'turns':>7}"
         )
-        for row in rows:
-            rates = [row["accuracy"], row["over_triage_rate"], row["under_triage_rate"]]
-            shown = "".join(f"{'–' if rate is None else format(rate, '.1%'):>8}" for rate in rates)
-            turns = "–" if row["mean_turns"] is None else format(row["mean_turns"], ".1f")
-            lines.append(f"{row['pairing']:<24}{row['ok']:>6}{row['skipped']:>9}{row['error']:>7}{shown}{turns:>7}")
-            lines += [f"  ^ {row['labels']}"] if row["labels"] else []
+        lines += [line for row in rows for line in _closing_row(row)]
     paths = [summary, results / "pool.jsonl", *sorted((results / "audio").glob("manifest-*.jsonl"))]
-    lines += [f"open: {path}" for path in paths if path.exists()]
+    here = os.environ.get("PWD", ".")
+    lines += [f"open: {os.path.relpath(path, here)}" for path in paths if path.exists()]
     return "\n".join(lines)
+
+
+def _closing_row(row: dict[str, Any]) -> Iterator[str]:
+    """A pairing's figures as counts of graded dialogues, and what a reader must know of its models."""
+    graded = row["graded"]
+    right, over, under = (
+        "–" if row[key] is None else str(round(row[key] * graded))
+        for key in ("accuracy", "over_triage_rate", "under_triage_rate")
+    )
+    turns = "–" if row["mean_turns"] is None else f"{row['mean_turns']:.1f}"
+    counts = f"{row['pairing']:<24}{row['ok']:>6}{row['skipped']:>9}{row['error']:>7}"
+    yield f"{counts}{f'{right} of {graded}':>14}{over:>7}{under:>7}{turns:>7}"
+    if row["labels"]:
+        yield f"  ^ {row['labels']}"
 
 
 def read_table(path: Path, *, raw: bool = False) -> Iterator[dict[str, Any]]:
