@@ -21,7 +21,10 @@ from triagesim.resources import RESOURCES
 
 ROOT = RESOURCES.parent
 GUIDE = (ROOT / "config/README.md").read_text(encoding="utf-8")
-PAGES = ["README.md", "CONTRIBUTING.md", "config/README.md", "docs/artifact.md", "docs/journal.md", "docs/personas.md"]
+PAGES = [
+    *("README.md", "CONTRIBUTING.md", "config/README.md", "benchmarks/README.md"),
+    *(f"docs/{page}.md" for page in ("artifact", "journal", "metrics", "personas", "scales")),
+]
 FOLDERS = ("benchmarks", "config", "docs", "envs", "profiles", "resources", "tests", "workflow")
 
 CODE = re.compile(r"`([^`\n]+)`")
