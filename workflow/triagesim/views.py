@@ -6,9 +6,9 @@ backend reads them as they are, so a fact that isn't here can't leak.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from triagesim.cases import Case, PatientScript, Vital
 
@@ -32,6 +32,8 @@ VISIBLE: dict[str, frozenset[Viewer]] = {
     "medications": frozenset({"master"}),
     "prior_ed_visits": frozenset({"master"}),
 }
+#: Of what the master may know, that which anybody at the desk knows when the patient arrives.
+ON_ARRIVAL = frozenset({"gender", "age_group", "arrival_transport", "chief_complaint"})
 
 
 class _View(BaseModel):
@@ -56,6 +58,20 @@ class Facts(_View):
     pain: str | None = None
     unwell: str | None = None
     script: PatientScript | None = None
+
+
+class CaseFacts(Facts):
+    """The fields of a case that the dialogue master may know: the viewers' together, and what only it may know.
+
+    Attributes:
+        vitals: every sign, in the units of `Case.vitals`; None where the case has no value.
+    """
+
+    acuity: int | None = None
+    vitals: dict[Vital, float | None] = Field(default_factory=dict)
+    diagnoses: tuple[str, ...] = ()
+    medications: tuple[str, ...] = ()
+    prior_ed_visits: int | None = None
 
 
 class NurseView(_View):
@@ -93,6 +109,75 @@ class PatientView(_View):
     dialogue: tuple[Spoken, ...]
 
 
+class ArrivalView(_View):
+    """For the in-situ check: what is seen on arrival, before a word is spoken and without any measurement.
+
+    Attributes:
+        observed: the source's words where a pain score would stand (`unable`, `intubated`); None for a score.
+    """
+
+    facts: Facts
+    observed: str | None
+
+
+class ScriptView(_View):
+    """For the patient's script: the case, and the persona that is to tell it."""
+
+    facts: CaseFacts
+    persona: dict[str, str]
+
+
+class PatientLineView(_View):
+    """For the check of a patient's line: the case with the script, the patient, and what the line answers.
+
+    Attributes:
+        dialogue: up to and with the nurse's line that `draft` answers.
+    """
+
+    facts: CaseFacts
+    persona: dict[str, str]
+    dialogue: tuple[Spoken, ...]
+    draft: str
+
+
+class NurseLineView(_View):
+    """For the check of a nurse's line: what the nurse has learnt, and nothing else of the case.
+
+    Attributes:
+        vitals: measured so far, as in `NurseView`.
+        action: what the line is said with.
+    """
+
+    facts: Facts
+    persona: dict[str, str]
+    dialogue: tuple[Spoken, ...]
+    vitals: dict[Vital, str | None]
+    action: Literal["check_vital", "utterance", "end"]
+    draft: str
+
+
+class EditView(_View):
+    """For the line that the master writes itself: the last draft as it was checked, and what was wrong with it."""
+
+    line: PatientLineView | NurseLineView
+    critique: str
+
+
+class ReadingView(_View):
+    """For the reading of an exchange: its words alone, and the triage record as it stands.
+
+    Attributes:
+        record: text by field of `triagesim.artifact.RECORD_FIELDS`, open fields with the unknown mark.
+    """
+
+    question: str
+    reply: str
+    record: dict[str, str]
+
+
+MasterView = ArrivalView | ScriptView | PatientLineView | NurseLineView | EditView | ReadingView
+
+
 def facts_for(viewer: Viewer, case: Case, *, age_group: str | None, unwell: str) -> Facts:
     """The part of a case that `viewer` may know, by the table `VISIBLE`.
 
@@ -100,14 +185,24 @@ def facts_for(viewer: Viewer, case: Case, *, age_group: str | None, unwell: str)
         age_group: of the drawn persona (`adult`, `older`).
         unwell: the acuity in plain words, for the patient.
     """
-    known = {
-        "gender": case.gender,
-        "age": case.age,
-        "age_group": age_group,
-        "arrival_transport": case.arrival_transport,
-        "chief_complaint": case.chief_complaint,
-        "pain": None if case.pain is None else str(case.pain),
-        "unwell": unwell,
-        "script": case.script,
-    }
-    return Facts(**{name: value for name, value in known.items() if viewer in VISIBLE[name]})
+    known = _known(case, age_group, unwell)
+    return Facts(**{name: known[name] for name in Facts.model_fields if viewer in VISIBLE[name]})
+
+
+def case_facts(case: Case, *, age_group: str | None, unwell: str) -> CaseFacts:
+    """The part of a case that the dialogue master may know, by the table `VISIBLE`; arguments as for `facts_for`."""
+    known = _known(case, age_group, unwell)
+    return CaseFacts(**{name: known[name] for name in CaseFacts.model_fields if "master" in VISIBLE[name]})
+
+
+def arrival_view(case: Case, *, age_group: str | None) -> ArrivalView:
+    """What the in-situ check may look at, by the table `ON_ARRIVAL`."""
+    known = _known(case, age_group, "")
+    observed = case.pain if isinstance(case.pain, str) and not any(char.isdigit() for char in case.pain) else None
+    return ArrivalView(facts=Facts(**{name: known[name] for name in ON_ARRIVAL}), observed=observed)
+
+
+def _known(case: Case, age_group: str | None, unwell: str) -> dict[str, Any]:
+    """Every field of the table `VISIBLE` with its value."""
+    derived = {"age_group": age_group, "unwell": unwell, "pain": None if case.pain is None else str(case.pain)}
+    return {name: derived[name] if name in derived else getattr(case, name) for name in VISIBLE}

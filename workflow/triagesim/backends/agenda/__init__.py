@@ -1,4 +1,5 @@
-"""No language model: a nurse that follows the scale's decision points, a patient that answers from its script.
+"""No language model: a nurse that follows the scale's decision points, a patient that answers from its script, a
+dialogue master that judges by rules.
 
 The baseline that every model is compared with. It reads views in place of prompts, and is never presented as a
 language model.
@@ -8,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from triagesim.backends.agenda.master import judge
 from triagesim.backends.agenda.nurse import step
 from triagesim.backends.agenda.patient import reply
 from triagesim.requests import Answer, Completion, Request
-from triagesim.views import NurseView, PatientView
+from triagesim.views import MasterView, NurseView, PatientView
 
 #: Bumped by hand whenever the same view and seed would give another answer; `tests/test_agenda.py` says when.
 RULES = 1
@@ -35,7 +37,7 @@ class Agenda:
         """Answer from the request's view; the same view and seed give the same answer.
 
         Raises:
-            TypeError: the view is neither a nurse's nor a patient's.
+            TypeError: the view is no nurse's, patient's or master's.
         """
         return Completion(text=self._answer(request).model_dump_json(), model=self.model)
 
@@ -48,4 +50,8 @@ class Agenda:
                 return step(view, request.seed)
             case PatientView() as view:
                 return reply(view, request.seed)
-        raise TypeError(f"the agenda answers as nurse or patient, not to {type(request.view).__name__}")
+            case view if isinstance(view, MasterView):
+                return judge(view, request.seed)
+        raise TypeError(
+            f"the agenda answers nurse or patient views and the master's, not {type(request.view).__name__}"
+        )

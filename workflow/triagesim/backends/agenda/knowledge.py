@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,7 +22,7 @@ from triagesim.backends.agenda.understanding import (
     told,
 )
 from triagesim.resources import load_yaml
-from triagesim.views import NurseView
+from triagesim.views import NurseView, Spoken
 
 # Topics whose answers say nothing about the finding that the question names ("when did the chest pain start?").
 _ABOUT_THE_PROBLEM = frozenset({"complaint", "pain_score", "onset", "location", "quality"})
@@ -69,13 +70,13 @@ class Beliefs:
 
 def believe(view: NurseView) -> Beliefs:
     """Read the whole dialogue and the vital signs of a view."""
-    exchanges = tuple(_exchanges(view))
+    exchanges = tuple(exchanges_of(view.dialogue))
     evidence: dict[str, str] = {}
     absent: set[str] = set()
     unclear: set[str] = set()
     pain = None
     for exchange in exchanges:
-        present, denied = _settle(exchange, frozenset(evidence))
+        present, denied = settle(exchange, frozenset(evidence))
         present |= implied(present)
         for finding in sorted(present):  # the order of a set differs from process to process
             evidence.setdefault(finding, exchange.reply)
@@ -107,23 +108,29 @@ def celsius(text: str) -> float:
     return (value - 32) / 1.8 if "F" in text or value >= 50 else value
 
 
-def _exchanges(view: NurseView) -> list[Exchange]:
+def exchange_of(asked: str, reply: str) -> Exchange:
+    """A question and its reply as the nurse understands them."""
+    question = ask(asked)
+    score = pain_score(reply, asked="pain_score" in question.topics)
+    kind = answer(reply)
+    if kind == "unsure" and (score is not None or ("onset" in question.topics and told("onset", reply))):
+        kind = "told"
+    return Exchange(asked, question, reply, kind, read(reply), score)
+
+
+def exchanges_of(dialogue: Iterable[Spoken]) -> list[Exchange]:
+    """Every reply of a dialogue with the nurse's line before it."""
     found = []
     asked = ""
-    for line in view.dialogue:
+    for line in dialogue:
         if line.speaker == "nurse":
             asked = line.text
-            continue
-        question = ask(asked)
-        score = pain_score(line.text, asked="pain_score" in question.topics)
-        kind = answer(line.text)
-        if kind == "unsure" and (score is not None or ("onset" in question.topics and told("onset", line.text))):
-            kind = "told"
-        found.append(Exchange(asked, question, line.text, kind, read(line.text), score))
+        else:
+            found.append(exchange_of(asked, line.text))
     return found
 
 
-def _settle(exchange: Exchange, known: frozenset[str]) -> tuple[set[str], set[str]]:
+def settle(exchange: Exchange, known: frozenset[str]) -> tuple[set[str], set[str]]:
     """The findings that an exchange affirms and denies: what was said, and what a bare yes or no was about."""
     topics = set(exchange.question.topics)
     present, absent = set(exchange.learnt.present), set(exchange.learnt.absent)

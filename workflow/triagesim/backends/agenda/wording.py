@@ -22,7 +22,7 @@ class Picker:
 
     def __init__(self, seed: int, said: Sequence[str]) -> None:
         self._random = random.Random(seed)
-        self._said = _smooth("\n".join(said))
+        self._said = smooth("\n".join(said))
 
     def pick(self, options: Sequence[str]) -> str:
         """One of the options that wasn't said yet; any of them when all were."""
@@ -36,7 +36,7 @@ class Picker:
 
     def _is_fresh(self, option: str) -> bool:
         """Whether it wasn't said yet; a single word (`No.`) may come again."""
-        plain = _smooth(option)
+        plain = smooth(option)
         return " " not in plain or plain not in self._said
 
     def chance(self, share: float) -> bool:
@@ -52,7 +52,7 @@ class Picker:
         return self._random.randrange(count)
 
 
-def _smooth(text: str) -> str:
+def smooth(text: str) -> str:
     """The words of a text without its disfluencies, so that a line is known again however it was said."""
     words = _WORD.findall(_DISFLUENT.sub(" ", text.lower()))
     return " ".join(word for word, before in zip(words, ["", *words], strict=False) if word != before)
