@@ -136,7 +136,7 @@ def test_the_default_run_gives_episodes_scores_a_pool_and_speech(default_run: Pa
 
 def test_the_run_ends_with_a_table_its_labels_and_the_paths_to_open(default_run: Path) -> None:
     printed = (default_run / "printed.txt").read_text(encoding="utf-8")
-    for part in ("demo-quality model", "open: results/metrics/summary.csv", "open: results/pool.jsonl"):
+    for part in ("demo-quality model", "results/metrics/summary.csv\n", "results/pool.jsonl\n", "0 rejected"):
         assert part in printed
     assert re.search(r"simulate smollm2 \d-of-4: \d/\d episodes", printed)
     log = "".join(path.read_text(encoding="utf-8") for path in (default_run / "logs/simulate/agenda").iterdir())

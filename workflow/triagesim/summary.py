@@ -67,8 +67,9 @@ def closing_lines(results: Path) -> str:
         )
         lines += [line for row in rows for line in _closing_row(row)]
     paths = [summary, results / "pool.jsonl", *sorted((results / "audio").glob("manifest-*.jsonl"))]
-    here = os.environ.get("PWD", ".")
-    lines += [f"open: {os.path.relpath(path, here)}" for path in paths if path.exists()]
+    # With --directory the caller stands elsewhere: a whole path is right from anywhere.
+    elsewhere = os.environ.get("PWD") != str(Path.cwd())
+    lines += [f"open: {path.absolute() if elsewhere else path}" for path in paths if path.exists()]
     return "\n".join(lines)
 
 
