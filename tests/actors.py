@@ -6,7 +6,7 @@ import random
 from typing import Any, get_args
 
 from triagesim.answers import NurseStep
-from triagesim.cases import Case
+from triagesim.cases import Case, PatientScript
 from triagesim.personas import PERSONAS, Persona, registry
 from triagesim.requests import Request
 
@@ -71,3 +71,45 @@ class Puppet:
             "confidence": "low",
         }
         return request.output_type.model_validate({**step, **self.fixed}).model_dump_json()
+
+
+#: A persona of each role without anything remarkable, and what a patient knows.
+PLAIN_PATIENT = {
+    "age_group": "adult",
+    "english_proficiency": "fluent",
+    "health_literacy": "adequate",
+    "recall_reliability": "reliable",
+    "symptom_reporting": "faithful",
+    "distress": "calm",
+    "disclosure": "open",
+    "demeanour": "cooperative",
+    "verbosity": "typical",
+    "focus": "on_target",
+    "disfluency": "low",
+}
+PLAIN_NURSE = {
+    "gender": "female",
+    "expertise": "competent",
+    "algorithm_reliance": "blended",
+    "risk_attitude": "balanced",
+    "self_report_credence": "accepting",
+    "questioning_style": "mixed",
+    "emotional_responsiveness": "task_focused",
+    "workload": "busy",
+}
+SCRIPT = PatientScript(
+    cognitive_state="alert",
+    intoxication="none",
+    story="I was painting the ceiling when my belly began to hurt. It has been there all night. I could not sleep.",
+    onset="last night around nine, after dinner",
+    duration="about twelve hours, and it comes in waves",
+    location="low down on the right side of my belly",
+    quality="a dull ache that turns sharp when I move",
+    severity="a 6 out of 10, worse when I walk",
+    associated_symptoms=["a queasy stomach", "a bit of a fever", "no interest in food"],
+    pertinent_negatives=["blood in the stool", "chest pain", "trouble breathing"],
+    medical_history=["high blood pressure", "an old knee operation"],
+    medications=["metformin", "lisinopril", "atorvastatin"],
+    allergies=["penicillin"],
+    social_history="I live with my brother. I smoke cannabis on weekends and I drink a bottle of wine a day.",
+)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors import PLAIN_NURSE, PLAIN_PATIENT, SCRIPT
 from triagesim import simulate
 from triagesim.answers import NurseStep, PatientReply, nurse_step
 from triagesim.backends import load_backend
@@ -32,45 +33,6 @@ from triagesim.views import Facts as Visible
 from triagesim.views import NurseView, PatientView, Spoken, facts_for
 
 GOLDEN = Path(__file__).with_name("golden_agenda.json")
-PLAIN_NURSE = {
-    "gender": "female",
-    "expertise": "competent",
-    "algorithm_reliance": "blended",
-    "risk_attitude": "balanced",
-    "self_report_credence": "accepting",
-    "questioning_style": "mixed",
-    "emotional_responsiveness": "task_focused",
-    "workload": "busy",
-}
-PLAIN_PATIENT = {
-    "age_group": "adult",
-    "english_proficiency": "fluent",
-    "health_literacy": "adequate",
-    "recall_reliability": "reliable",
-    "symptom_reporting": "faithful",
-    "distress": "calm",
-    "disclosure": "open",
-    "demeanour": "cooperative",
-    "verbosity": "typical",
-    "focus": "on_target",
-    "disfluency": "low",
-}
-SCRIPT = PatientScript(
-    cognitive_state="alert",
-    intoxication="none",
-    story="I was painting the ceiling when my belly began to hurt. It has been there all night. I could not sleep.",
-    onset="last night around nine, after dinner",
-    duration="about twelve hours, and it comes in waves",
-    location="low down on the right side of my belly",
-    quality="a dull ache that turns sharp when I move",
-    severity="a 6 out of 10, worse when I walk",
-    associated_symptoms=["a queasy stomach", "a bit of a fever", "no interest in food"],
-    pertinent_negatives=["blood in the stool", "chest pain", "trouble breathing"],
-    medical_history=["high blood pressure", "an old knee operation"],
-    medications=["metformin", "lisinopril", "atorvastatin"],
-    allergies=["penicillin"],
-    social_history="I live with my brother. I smoke cannabis on weekends and I drink a bottle of wine a day.",
-)
 NO_SCRIPT_LINES = ["What brought you in today?", "When did it start?", "Any allergies?", "Any trouble breathing?"]
 
 

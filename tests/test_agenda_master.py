@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from actors import PLAIN_NURSE, PLAIN_PATIENT, SCRIPT
 from triagesim import simulate
 from triagesim.artifact import RECORD_FIELDS, UNKNOWN
 from triagesim.backends.agenda import Agenda
@@ -54,45 +55,6 @@ from triagesim.views import (
 DEMO = Path(__file__).parents[2] / "shared" / "data" / "mimic-iv-ed-demo" / "ed"
 needs_demo = pytest.mark.skipif(not DEMO.is_dir(), reason="the MIMIC-IV-ED demo isn't in ../shared/data")
 
-PATIENT = {
-    "age_group": "adult",
-    "english_proficiency": "fluent",
-    "health_literacy": "adequate",
-    "recall_reliability": "reliable",
-    "symptom_reporting": "faithful",
-    "distress": "calm",
-    "disclosure": "open",
-    "demeanour": "cooperative",
-    "verbosity": "typical",
-    "focus": "on_target",
-    "disfluency": "low",
-}
-NURSE = {
-    "gender": "female",
-    "expertise": "competent",
-    "algorithm_reliance": "blended",
-    "risk_attitude": "balanced",
-    "self_report_credence": "accepting",
-    "questioning_style": "mixed",
-    "emotional_responsiveness": "task_focused",
-    "workload": "busy",
-}
-SCRIPT = PatientScript(
-    cognitive_state="alert",
-    intoxication="none",
-    story="I was painting the ceiling when my belly began to hurt. It has been there all night. I could not sleep.",
-    onset="last night around nine, after dinner",
-    duration="about twelve hours, and it comes in waves",
-    location="low down on the right side of my belly",
-    quality="a dull ache that turns sharp when I move",
-    severity="a 6 out of 10, worse when I walk",
-    associated_symptoms=["a queasy stomach", "a bit of a fever", "no interest in food"],
-    pertinent_negatives=["blood in the stool", "chest pain", "trouble breathing"],
-    medical_history=["high blood pressure", "an old knee operation"],
-    medications=["metformin", "lisinopril"],
-    allergies=["penicillin"],
-    social_history="I live with my brother. I smoke cannabis on weekends and I drink a bottle of wine a day.",
-)
 CASE = Case.model_validate(
     {
         "case_id": "belly-01",
@@ -134,14 +96,21 @@ def talk(*texts: str) -> tuple[Spoken, ...]:
 
 def patient_line(question: str, draft: str, *before: str, script: PatientScript | None = SCRIPT, **persona: str) -> Any:
     facts = case_facts(CASE.model_copy(update={"script": script}), age_group="adult", unwell="BADLY")
-    return PatientLineView(facts=facts, persona={**PATIENT, **persona}, dialogue=talk(*before, question), draft=draft)
+    return PatientLineView(
+        facts=facts, persona={**PLAIN_PATIENT, **persona}, dialogue=talk(*before, question), draft=draft
+    )
 
 
 def nurse_line(draft: str, *before: str, action: Any = "utterance", vitals: Any = None, **persona: str) -> Any:
     facts = facts_for("nurse", CASE, age_group="adult", unwell="BADLY")
     dialogue = talk("What brought you in?", "My belly hurts since last night, low on the right.", *before)
     return NurseLineView(
-        facts=facts, persona={**NURSE, **persona}, dialogue=dialogue, vitals=vitals or {}, action=action, draft=draft
+        facts=facts,
+        persona={**PLAIN_NURSE, **persona},
+        dialogue=dialogue,
+        vitals=vitals or {},
+        action=action,
+        draft=draft,
     )
 
 
@@ -153,7 +122,7 @@ def failed(verdict: LineCheck) -> set[str]:
 def written(case: Case, seed: int = 1, **persona: str) -> Script:
     """The master's script for a case."""
     facts = case_facts(case, age_group=case.age_group, unwell="")
-    script: Script = judge(ScriptView(facts=facts, persona={**PATIENT, **persona}), seed)
+    script: Script = judge(ScriptView(facts=facts, persona={**PLAIN_PATIENT, **persona}), seed)
     return script
 
 
@@ -463,7 +432,7 @@ def test_a_patient_of_the_demo_can_answer_the_usual_questions_from_its_script() 
         script = written(case)
         facts = facts_for("patient", case.model_copy(update={"script": script}), age_group="adult", unwell="")
         for question in asked:
-            view = PatientView(facts=facts, persona=PATIENT, dialogue=talk(question))
+            view = PatientView(facts=facts, persona=PLAIN_PATIENT, dialogue=talk(question))
             request = Request(CallName("x", "patient", 0), "patient", [], Answer, {}, 3, view)
             assert "I don't know" not in asyncio.run(Agenda().complete(request)).text
 
@@ -900,7 +869,7 @@ def fingerprint() -> str:
     views += [ReadingView(question=question, reply=reply, record=OPEN) for question, reply, _ in READINGS]
     for complaint in ("Abd pain, N/V", "Chest pain, Dizziness, Cough", "ETOH, SI", "s/p Fall, L Shoulder pain"):
         case = a_case(complaint, diagnoses=["HYPERTENSION NOS", "Nausea with vomiting"], vitals={"temperature": 101})
-        views.append(ScriptView(facts=case_facts(case, age_group="older", unwell=""), persona=PATIENT))
+        views.append(ScriptView(facts=case_facts(case, age_group="older", unwell=""), persona=PLAIN_PATIENT))
         views.append(arrival_view(case, age_group="older"))
     answers = [judge(view, seed).model_dump_json() for seed, view in enumerate(views)]
     return sha256("\n".join(answers).encode()).hexdigest()
