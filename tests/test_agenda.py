@@ -794,3 +794,15 @@ def test_answers_change_only_with_the_number_of_the_rules() -> None:
 
 if __name__ == "__main__":
     GOLDEN.write_text(json.dumps({"rules": RULES, "answers": golden()}, indent=1) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "finding", "there"),
+    [
+        ("Um, I've got dreadful pain in my, my side, round to back.", "flank_pain", True),
+        ("I pulled vines off the back fence on Saturday.", "back_pain", False),
+        ("I pulled my back lifting a box.", "back_pain", True),
+    ],
+)
+def test_a_word_said_twice_or_a_place_of_that_name_is_no_other_finding(text: str, finding: str, there: bool) -> None:
+    assert (finding in read(text).present) is there
