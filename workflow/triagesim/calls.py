@@ -95,7 +95,7 @@ class Caller:
         sampling = dict(seat.sampling)
         problems: list[str] = []
         while True:
-            name = CallName(self._episode, role, turn, step, 0, len(problems), self._epoch)
+            name = CallName(self._episode, role, turn, step, draft, len(problems), self._epoch)
             request = Request(name, role, messages, output_type, sampling, call_seed(self._seed, name), view)
             completion = await self._complete(seat, request)
             calls, usage = self.usage.get(role, (0, Usage()))
