@@ -271,22 +271,17 @@ def package(
         yield served
 
 
+class QuietHandler(BaseHTTPRequestHandler):
+    """Answers without a log."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
 @contextmanager
-def serving(pages: dict[str, bytes]) -> Iterator[str]:
-    """A server on loopback of these pages, by path."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            page = pages.get(self.path)
-            self.send_response(404 if page is None else 200)
-            self.send_header("Content-Length", str(len(page or b"")))
-            self.end_headers()
-            self.wfile.write(page or b"")
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+def on_loopback(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server on loopback, by its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -295,6 +290,22 @@ def serving(pages: dict[str, bytes]) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def serving(pages: dict[str, bytes]) -> Iterator[str]:
+    """A server on loopback of these pages, by path."""
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            page = pages.get(self.path)
+            self.send_response(404 if page is None else 200)
+            self.send_header("Content-Length", str(len(page or b"")))
+            self.end_headers()
+            self.wfile.write(page or b"")
+
+    with on_loopback(Handler) as address:
+        yield address
 
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm isn't installed")
@@ -514,7 +525,7 @@ def stalling_index(wheel: Path) -> Iterator[tuple[str, threading.Event]]:
     half_sent, over = threading.Event(), threading.Event()
     data = wheel.read_bytes()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             page = f'<a href="/{wheel.name}">{wheel.name}</a>'.encode()
             body = data if self.path.endswith(".whl") else page
@@ -529,19 +540,11 @@ def stalling_index(wheel: Path) -> Iterator[tuple[str, threading.Event]]:
             half_sent.set()
             over.wait(120)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", half_sent
-    finally:
-        over.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with on_loopback(Handler) as address:
+        try:
+            yield address, half_sent
+        finally:
+            over.set()
 
 
 # --- the command ---------------------------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from triagesim.cases import YOUNGEST, Case, Provenance, Scale, explain, read_rows
+from triagesim.cases import YOUNGEST, Case, Scale, explain, read_rows
 from triagesim.config import Select
 from triagesim.errors import InputError
-from triagesim.governance import OPEN
+from triagesim.governance import OPEN, Provenance
 from triagesim.jsonl import digest, write_json, write_jsonl, write_table
 
 

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from triagesim.errors import InputError
+from triagesim.governance import Provenance
 from triagesim.jsonl import read_lines
 
 Vital = Literal["temperature", "heartrate", "resprate", "o2sat", "sbp"]
 VITALS: tuple[Vital, ...] = get_args(Vital)
 Scale = Literal["esi", "ats"]
-Provenance = Literal["synthetic", "mimic_iv_ed_demo", "mimic_iv_ed", "deidentified", "identifiable"]
 
 CASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: Below this age a companion would have to speak for the patient.

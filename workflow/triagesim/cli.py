@@ -6,15 +6,15 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from triagesim.console import command
 from triagesim.errors import InputError
+from triagesim.governance import Provenance
 
 if TYPE_CHECKING:
     from triagesim.drive import Plan
 
-PROVENANCES = ("synthetic", "mimic_iv_ed_demo", "mimic_iv_ed", "deidentified", "identifiable")
 TASKS = {
     "status": "what is done, skipped, failed and spent, from the journals",
     "show": "print a dialogue",
@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     )
     data.add_argument("--patient-personas", type=Path, metavar="FILE")
     data.add_argument(
-        "--provenance", choices=PROVENANCES, help="what kind of data --cases is, for cases that don't say it"
+        "--provenance", choices=get_args(Provenance), help="what kind of data --cases is, for cases that don't say it"
     )
     data.add_argument("--limit", type=_positive, metavar="N", help="only the first N cases")
     data.add_argument(

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from triagesim.cases import Provenance, Scale
+from triagesim.cases import Scale
 from triagesim.errors import InputError
-from triagesim.governance import OPEN, reason
+from triagesim.governance import OPEN, Provenance, reason
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from triagesim.errors import StopRun, TriageSimError
+from triagesim.governance import redact
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 
 def command(main: Callable[[], int | None]) -> NoReturn:
     """Run a command and exit: 0 or what it returns, or the error's own code with `error: …` on stderr."""
-    from triagesim.governance import redact
-
     try:
         code = main() or 0
     except TriageSimError as error:

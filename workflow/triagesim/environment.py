@@ -16,6 +16,9 @@ PARENT = "TRIAGESIM_PARENT"
 RUNTIME = "TRIAGESIM_RUNTIME"
 
 
+_DESCRIBED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
 def prepare(package_folder: Path, runtime: dict[str, Any]) -> None:
     """Set what the rules' commands inherit; every Snakemake process does it when it reads the workflow.
 
@@ -30,16 +33,13 @@ def prepare(package_folder: Path, runtime: dict[str, Any]) -> None:
 
 def code_digest(paths: list[Path]) -> str:
     """A hash of what code says: comments, docstrings and layout don't count."""
-    return sha256(
-        "".join(_statements(ast.parse(path.read_text(encoding="utf-8"))) for path in paths).encode()
-    ).hexdigest()
+    said = [_statements(ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+    return sha256("".join(said).encode()).hexdigest()
 
 
 def _statements(tree: ast.Module) -> str:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
-            node
-        ):
+        if isinstance(node, _DESCRIBED) and ast.get_docstring(node):
             node.body = node.body[1:]
     return ast.dump(tree)
 

@@ -1,13 +1,17 @@
-"""Where patient data may go: the one check that stands before every request."""
+"""What kinds of data there are and where each may go: the one check that stands before every request."""
 
 from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING, Literal
 
-from triagesim.cases import Case
 from triagesim.errors import StopRun
 
+if TYPE_CHECKING:
+    from triagesim.cases import Case
+
+Provenance = Literal["synthetic", "mimic_iv_ed_demo", "mimic_iv_ed", "deidentified", "identifiable"]
 #: Data that may be sent to a hosted endpoint. The demo is open (ODbL); the rest isn't.
 OPEN = frozenset({"synthetic", "mimic_iv_ed_demo"})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 SCORE_KEYS = (
@@ -64,10 +64,17 @@ def summarize(episodes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     `skipped` and `failed` count the others.
     Rates of agreement are over graded episodes (with a level and a ground truth), rates of lines over checked lines.
     """
-    known = list(episodes)
-    counts = Counter(str(episode.get("status")) for episode in known)
-    scores = summarize_scores(score(episode) for episode in known if episode.get("status") == "ok")
-    return {**scores, "skipped": counts["skipped"], "failed": counts["error"]}
+    counts: Counter[str] = Counter()
+
+    def scores() -> Iterator[dict[str, Any]]:
+        for episode in episodes:
+            status = str(episode.get("status"))
+            counts[status] += 1
+            if status == "ok":
+                yield score(episode)
+
+    summary = summarize_scores(scores())
+    return {**summary, "skipped": counts["skipped"], "failed": counts["error"]}
 
 
 def summarize_scores(scores: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

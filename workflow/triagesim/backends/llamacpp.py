@@ -51,7 +51,6 @@ class LlamaCpp:
         context: tokens of one request, prompt and answer together.
         threads: CPU threads; as many as this process may use when None.
         max_string: characters of a string in an answer, where the schema doesn't ask for fewer.
-        path: the file to load for `model`, in place of the fetched one.
 
     Raises:
         InputError: the model is neither in the catalogue nor a file.
@@ -68,11 +67,10 @@ class LlamaCpp:
         context: int = 4096,
         threads: int | None = None,
         max_string: int = 240,
-        path: str | None = None,
     ) -> None:
-        file = path or (model if model.endswith(".gguf") else None)
-        self._name = Path(model).stem if model.endswith(".gguf") else model
-        self._file = None if file is None else Path(file).expanduser()
+        own = model.endswith(".gguf")
+        self._name = Path(model).stem if own else model
+        self._file = Path(model).expanduser() if own else None
         models = {name: entry for name, entry in catalogue().items() if entry.file.endswith(".gguf")}
         self.model = f"llamacpp:{self._name}"
         self.label = models[self._name].label if self._name in models else None
