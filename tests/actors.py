@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any, get_args
 
-from triagesim.answers import NurseStep
+from triagesim.answers import NurseStep, PatientReply
+from triagesim.artifact import RECORD_FIELDS, UNKNOWN
 from triagesim.cases import Case, PatientScript
+from triagesim.judging import Appearance, Edit, InSitu, LineCheck, Reading, RecordNews, Script
 from triagesim.personas import PERSONAS, Persona, registry
-from triagesim.requests import Request
+from triagesim.requests import Answer, Request
+from triagesim.views import ReadingView
 
 VITALS = {"temperature": 99.1, "heartrate": 112.0, "resprate": 26.0, "o2sat": 91.0, "sbp": 98.0}
 
@@ -38,10 +41,15 @@ class Puppet:
     """Answers validly at random, by the request's seed alone; remembers what it was asked.
 
     It is the plainest kind of backend: `model` and `complete(requests)`.
+
+    Args:
+        rejects: how often it rejects a line, as the dialogue master.
+        fixed: of every nurse step.
     """
 
-    def __init__(self, model: str = "puppet", **fixed: Any) -> None:
+    def __init__(self, model: str = "puppet", *, rejects: float = 0.0, **fixed: Any) -> None:
         self.model = model
+        self.rejects = rejects
         self.fixed = fixed
         self.requests: list[Request] = []
 
@@ -53,11 +61,39 @@ class Puppet:
     def answer(self, request: Request) -> str:
         """A valid answer."""
         chance = random.Random(request.seed)
-        if not issubclass(request.output_type, NurseStep):
-            return request.output_type(
-                utterance=f"It hurts, {chance.random():.6f}.", disclosed="pain"
-            ).model_dump_json()
-        fields = request.output_type.model_fields
+        if issubclass(request.output_type, NurseStep):
+            return self._step(request.output_type, chance).model_dump_json()
+        return self._said(request, chance).model_dump_json()
+
+    def asked(self, purpose: str) -> list[Request]:
+        """What it was asked for one purpose."""
+        return [request for request in self.requests if request.name.purpose == purpose]
+
+    def _said(self, request: Request, chance: random.Random) -> Answer:
+        form = request.output_type
+        number = f"{chance.random():.6f}"
+        if form is PatientReply:
+            return PatientReply(utterance=f"It hurts, {number}.", disclosed="pain")
+        if form is InSitu:
+            return InSitu(reasoning="walks and talks", conversation=True)
+        if form is Script:
+            return Script.model_validate(SCRIPT.model_dump())
+        if form is Appearance:
+            return Appearance(**dict.fromkeys(Appearance.model_fields, "looks tired"))
+        if form is Edit:
+            return Edit(utterance=f"Could you say a little more, {number}?")
+        if form is Reading:
+            assert isinstance(request.view, ReadingView)
+            gaps = [name for name, text in request.view.record.items() if text == UNKNOWN]
+            news = dict.fromkeys(RECORD_FIELDS) | dict.fromkeys(gaps[:2], f"told {number}")
+            return Reading(conveyed="it hurts", record=RecordNews(**news))
+        assert issubclass(form, LineCheck)
+        passed = chance.random() >= self.rejects
+        checks = {name: True for name in form.model_fields if name != "critique"}
+        return form(critique="good" if passed else f"say it more plainly, {number}", **checks | {"plausible": passed})
+
+    def _step(self, form: type[NurseStep], chance: random.Random) -> NurseStep:
+        fields = form.model_fields
         action = chance.choice(get_args(fields["action"].annotation))
         vitals = [name for name in get_args(fields["vital"].annotation) if name] if action == "check_vital" else [None]
         step = {
@@ -70,7 +106,7 @@ class Puppet:
             "triage": chance.randrange(1, 6),
             "confidence": "low",
         }
-        return request.output_type.model_validate({**step, **self.fixed}).model_dump_json()
+        return form.model_validate({**step, **self.fixed})
 
 
 #: A persona of each role without anything remarkable, and what a patient knows.

@@ -22,20 +22,22 @@ from pydantic import ValidationError
 
 from actors import PLAIN_NURSE, PLAIN_PATIENT, SCRIPT
 from triagesim import simulate
+from triagesim.appearance import banned_in
 from triagesim.artifact import RECORD_FIELDS, UNKNOWN
 from triagesim.backends.agenda import Agenda
 from triagesim.backends.agenda.asking import questions_in
 from triagesim.backends.agenda.understanding import kind_of, read
 from triagesim.cases import VITALS, Case, PatientScript, load_cases
-from triagesim.episode import with_unit
-from triagesim.judging import Edit, InSitu, LineCheck, NurseLineCheck, Reading, RecordNews, Script
+from triagesim.judging import Appearance, Edit, InSitu, LineCheck, NurseLineCheck, Reading, RecordNews, Script
 from triagesim.personas import NursePersona, PatientPersona, registry
 from triagesim.protocol import names_level
 from triagesim.requests import Answer, CallName, Request
 from triagesim.resources import RESOURCES, load_yaml
+from triagesim.talk import with_unit
 from triagesim.views import (
     ON_ARRIVAL,
     VISIBLE,
+    AppearanceView,
     ArrivalView,
     CaseFacts,
     EditView,
@@ -75,6 +77,7 @@ CASE = Case.model_validate(
 ASK = {
     ArrivalView: InSitu,
     ScriptView: Script,
+    AppearanceView: Appearance,
     PatientLineView: LineCheck,
     NurseLineView: NurseLineCheck,
     EditView: Edit,
@@ -794,6 +797,68 @@ def test_the_masters_own_line_keeps_the_speakers_intent() -> None:
     assert closing.utterance == "Take a seat."
 
 
+# -- what is seen of the patient
+
+
+def looks(complaint: str, pain: Any = None, seed: int = 1, **fields: Any) -> Appearance:
+    """The master's description of a case's patient."""
+    case = a_case(complaint, pain=pain, **fields)
+    seen: Appearance = judge(AppearanceView(facts=case_facts(case, age_group=case.age_group, unwell="")), seed)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("complaint", "fields", "aspect", "words"),
+    [
+        ("Shortness of breath", {"vitals": {"resprate": 34}}, "breathing", "fast and hard|Fights for air"),
+        ("Cough", {"vitals": {"resprate": 16}}, "breathing", "quietly"),
+        ("Overdose", {"vitals": {"resprate": 8}}, "breathing", "slow"),
+        ("Abd pain", {"pain": 9}, "visible_distress", "belly"),
+        ("Ankle pain", {"pain": 6}, "visible_distress", "moving"),
+        ("Med refill", {"pain": 0}, "visible_distress", "None|at ease"),
+        ("Fever", {"vitals": {"temperature": 102.6}}, "skin", "damp|sweating"),
+        ("Fever", {"vitals": {"temperature": 39.2}}, "skin", "damp|sweating"),
+        ("Weakness", {"vitals": {"sbp": 82}}, "skin", "sweat|damp"),
+        ("Weakness", {"vitals": {"o2sat": 80}}, "skin", "blu"),
+        ("Laceration", {}, "visible_injuries", "wound"),
+        ("Epistaxis", {}, "visible_injuries", "tissue"),
+        ("Cough", {}, "visible_injuries", "None|No injury"),
+        ("SI", {}, "behaviour", "floor|lowered"),
+        ("Altered mental status", {}, "behaviour", "lost|not sure"),
+        ("Chest pain", {"arrival_transport": "ambulance"}, "arrival", "stretcher"),
+        ("L ankle injury", {"arrival_transport": "walk in"}, "arrival", "[Ll]imp"),
+    ],
+)
+def test_what_is_seen_follows_from_the_complaint_the_vitals_and_the_pain(
+    complaint: str, fields: dict[str, Any], aspect: str, words: str
+) -> None:
+    for seed in range(6):
+        assert re.search(words, getattr(looks(complaint, seed=seed, **fields), aspect))
+
+
+def test_neither_diagnoses_nor_acuity_show_and_the_seed_varies_the_words() -> None:
+    plain = looks("Cough")
+    assert plain == looks("Cough", diagnoses=["Stroke", "Jaundice"], acuity=1, medications=["insulin"])
+    assert len({looks("Cough", seed=seed) for seed in range(12)}) > 3
+
+
+@needs_demo
+def test_nothing_that_is_said_of_a_demo_patients_looks_is_banned() -> None:
+    for case in demo():
+        view = AppearanceView(facts=case_facts(case, age_group=None, unwell=""))
+        for seed in range(4):
+            assert banned_in(judge(view, seed), view.facts) == ()
+
+
+def test_no_wording_of_what_is_seen_is_banned() -> None:
+    for aspect, rules in load_yaml("agenda/master.yaml")["appearance"].items():
+        assert aspect in Appearance.model_fields
+        assert set(rules[-1]) == {"says"}
+        for text in texts_in([rule["says"] for rule in rules]):
+            seen = Appearance(**{**dict.fromkeys(Appearance.model_fields, "x"), aspect: text})
+            assert banned_in(seen, CaseFacts()) == (), text
+
+
 # -- any view
 
 TEXT = st.sampled_from(
@@ -836,6 +901,7 @@ NURSE_VIEWS = st.builds(
 VIEWS = st.one_of(
     st.builds(ArrivalView, facts=CASE_FACTS, observed=st.none() | st.text(max_size=10)),
     st.builds(ScriptView, facts=CASE_FACTS, persona=PATIENTS),
+    st.builds(AppearanceView, facts=CASE_FACTS, rejected=st.just(()) | st.just(("fever",))),
     PATIENT_VIEWS,
     NURSE_VIEWS,
     st.builds(EditView, line=PATIENT_VIEWS | NURSE_VIEWS, critique=st.text(max_size=20)),
@@ -871,6 +937,7 @@ def fingerprint() -> str:
         case = a_case(complaint, diagnoses=["HYPERTENSION NOS", "Nausea with vomiting"], vitals={"temperature": 101})
         views.append(ScriptView(facts=case_facts(case, age_group="older", unwell=""), persona=PLAIN_PATIENT))
         views.append(arrival_view(case, age_group="older"))
+        views.append(AppearanceView(facts=case_facts(case, age_group="older", unwell="")))
     answers = [judge(view, seed).model_dump_json() for seed, view in enumerate(views)]
     return sha256("\n".join(answers).encode()).hexdigest()
 

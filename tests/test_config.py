@@ -92,8 +92,9 @@ def test_a_grid_with_mirror_gives_every_pair_both_ways_once() -> None:
     ]
 
 
-def test_features_without_a_judge_are_refused() -> None:
-    assert "pairings[0].features: need a dialogue master" in errors_of(simulation={"features": {"feedback": True}})
+def test_appearance_without_a_judge_is_refused() -> None:
+    told = errors_of(simulation={"features": {"appearance": True}})
+    assert "pairings[0].features.appearance: needs a dialogue master" in told
 
 
 @pytest.mark.parametrize("name", sorted(schemas()))

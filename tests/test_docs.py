@@ -15,7 +15,10 @@ from pydantic.fields import FieldInfo
 
 from triagesim.artifact import Episode
 from triagesim.cases import Case
-from triagesim.config import Config, check_config
+from triagesim.config import RUNTIME_OPTIONS, Config, check_config
+from triagesim.drive import OUT_OF_TIME, TooManyErrors
+from triagesim.errors import InputError, Kind, StopRun
+from triagesim.judging import LineCheck, NurseLineCheck
 from triagesim.personas import NursePersona
 from triagesim.resources import RESOURCES
 
@@ -23,12 +26,22 @@ ROOT = RESOURCES.parent
 GUIDE = (ROOT / "config/README.md").read_text(encoding="utf-8")
 PAGES = [
     *("README.md", "CONTRIBUTING.md", "config/README.md", "benchmarks/README.md"),
-    *(f"docs/{page}.md" for page in ("artifact", "journal", "metrics", "personas", "scales")),
+    *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").glob("*.md"))),
 ]
 FOLDERS = ("benchmarks", "config", "docs", "envs", "profiles", "resources", "tests", "workflow")
 
 CODE = re.compile(r"`([^`\n]+)`")
-SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a language in a page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+SNIPPETS = blocks("config/README.md", "yaml")
+# The README's run in tests/test_readme.py.
+OTHERS = [text for page in PAGES if page not in ("README.md", "config/README.md") for text in blocks(page, "yaml")]
 
 
 def tables(text: str, first: str) -> Iterator[list[str]]:
@@ -114,7 +127,7 @@ def test_every_field_of_a_case_is_explained_and_no_other() -> None:
     assert sorted(stated) == sorted(Case.model_fields)
 
 
-@pytest.mark.parametrize("text", SNIPPETS)
+@pytest.mark.parametrize("text", [*SNIPPETS, *OTHERS])
 def test_a_snippet_is_a_configuration_alone_or_over_the_shipped_one(text: str) -> None:
     value = yaml.safe_load(text)
     if isinstance(value, list):
@@ -177,6 +190,47 @@ def test_the_episode_that_is_shown_is_one() -> None:
     assert Episode.model_validate(episode).status == "ok"
     said = [(line["actor"], line["utterance"]) for line in episode["history"] if "utterance" in line]
     assert [(line["speaker"], line["text"]) for line in episode["transcript"]] == said
+
+
+def test_the_verdict_that_is_shown_is_one() -> None:
+    [shown] = blocks("docs/master.md", "json")
+    verification = json.loads(shown)
+    assert LineCheck.model_validate(verification["verdict"]).passed is verification["passed"]
+
+
+def test_what_a_verdict_judges_is_named_for_both_speakers() -> None:
+    page = (ROOT / "docs/master.md").read_text(encoding="utf-8")
+    [nurse] = [cells for cells in tables(page, "Step") if "nurse's line" in cells[0]]
+    assert ["critique", *CODE.findall(nurse[2])] == list(NurseLineCheck.model_fields)
+
+
+def test_every_purpose_of_a_call_is_listed_and_no_other() -> None:
+    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    [row] = [cells for cells in tables(page, "key") if "by_purpose" in cells[0]]
+    templates = (ROOT / "resources/prompts/full").glob("*_step.j2")
+    assert sorted(CODE.findall(row[1])) == sorted(path.name.removesuffix("_step.j2") for path in templates)
+
+
+def test_every_kind_of_failed_try_is_listed_and_no_other() -> None:
+    page = (ROOT / "docs/journal.md").read_text(encoding="utf-8")
+    [row] = [cells for cells in tables(page, "Kind") if cells[0] == "a failed try"]
+    assert set(CODE.findall(row[1])) == {"call", "failed", *get_args(Kind), "invalid", "truncated"}
+
+
+def test_the_exit_codes_are_those_of_the_code() -> None:
+    page = (ROOT / "docs/engines.md").read_text(encoding="utf-8")
+    stated = [cells[0] for cells in tables(page, "Exit code")]
+    codes = [TooManyErrors.exit_code, InputError.exit_code, StopRun.exit_code, OUT_OF_TIME]
+    assert stated == ["0", *map(str, codes), "128 + n"]
+
+
+def test_every_option_of_an_engine_that_reruns_nothing_is_named() -> None:
+    rows = {name for key, _, _, reruns in tables(GUIDE, "Key") if reruns == "nothing" for name in CODE.findall(key)}
+    beside = GUIDE.partition("A change of `gpu_memory_utilization`")[1:]
+    named = {name.rpartition(".")[2] for name in rows} | set(
+        CODE.findall("".join(beside).partition("reruns nothing")[0])
+    )
+    assert named >= RUNTIME_OPTIONS
 
 
 def test_the_citation_names_the_paper() -> None:

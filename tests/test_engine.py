@@ -128,6 +128,7 @@ def test_a_start_that_failed_is_tried_again_by_the_next_run() -> None:
         reads = "messages"
         local = True
         label = None
+        spare = True
         starts = 0
 
         async def start(self) -> None:

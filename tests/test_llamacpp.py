@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from triagesim.answers import NurseStep, PatientReply, nurse_step
-from triagesim.backends.llamacpp import MAX_ITEMS, LlamaCpp, bounded
+from triagesim.backends.llamacpp import LlamaCpp
 from triagesim.cases import VITALS
 from triagesim.errors import AnswerError, BackendError, InputError
 from triagesim.fetch import fetch
+from triagesim.grammar import MAX_ITEMS, bounded
 from triagesim.requests import Answer, CallName, Request, Role
 
 MODEL = "smollm2-135m-instruct"

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fault_server import FaultServer
 from triagesim.journal import read_records
 from triagesim.jsonl import read_lines
 
@@ -337,3 +338,44 @@ def test_a_killed_snakemake_goes_on_after_unlock_with_the_same_bytes(
 
 def test_the_workflow_passes_its_lint() -> None:
     assert "Congratulations" in snakemake(ROOT, "snakemake --lint")
+
+
+def test_a_run_with_a_dialogue_master_and_a_server_of_one_s_own(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+
+    with FaultServer() as server:
+
+        def judged(config: dict[str, Any]) -> None:
+            config["data"]["source"] = "resources/cases/examples.jsonl"
+            config["models"]["own"] = {
+                "backend": "openai",
+                "model": "vendor/m:1",
+                "base_url": server.url,
+                "local": True,
+                "identity": "made by a test",
+            }
+            config["pairings"] = [
+                {"nurse": "agenda", "patient": "agenda", "judge": "agenda"},
+                {"name": "served", "nurse": "own", "patient": "agenda", "judge": "own", "max_turns": 2},
+            ]
+            config["simulation"] = {"features": {"appearance": True}}
+            config["runtime"] = {"speculation": "off"}
+            config["audio"] = {"max_dialogues": 0}
+            config["shards"] = 2
+
+        edit(folder, judged)
+        snakemake(folder, "snakemake")
+        asked = len(server.asked)
+        assert asked
+        kept = contents(folder / "results" / "episodes")
+        usage = json.loads((folder / "results" / "metrics" / "usage.json").read_text(encoding="utf-8"))
+        assert usage["served"]["calls"] == asked + usage["served"]["by_purpose"]["patient"]
+        assert usage["served"]["cost"] > 0
+        for name, data in kept.items():
+            for episode in map(json.loads, data.splitlines()):
+                assert episode["status"] in ("ok", "skipped"), (name, episode["error"])
+        shutil.rmtree(folder / "results")
+        snakemake(folder, "snakemake results/pool.jsonl")
+        assert contents(folder / "results" / "episodes") == kept
+        assert len(server.asked) == asked
+        assert jobs(snakemake(folder, "snakemake -n results/pool.jsonl")) == {}

@@ -5,6 +5,7 @@ import shlex
 from triagesim.config import check_config
 from triagesim.environment import code_digest, prepare
 from triagesim.jsonl import digest, write_json
+from triagesim.limits import clear_mark
 from triagesim.pairing import as_json, check_files, resolve, runtime
 from triagesim.resources import find_path, load_yaml
 from triagesim.summary import closing_lines
@@ -82,8 +83,15 @@ def simulate_inputs(wildcards):
     return sorted(set(inputs))
 
 
-def simulate_threads(wildcards):
-    """All cores for a model that runs on them, so that two shards don't share them; else one."""
+def simulate_environment(wildcards):
+    """The environment with vLLM only where a model runs on it: it is large."""
     models = [seated.options for seated in PAIRINGS[wildcards.pairing].models.values()]
-    on_cpu = any(model.backend == "llamacpp" for model in models)
-    return workflow.cores or 1 if on_cpu else 1
+    name = "vllm" if any(model.backend == "vllm" for model in models) else "core"
+    return f"../../envs/{name}.yaml"
+
+
+def simulate_threads(wildcards):
+    """All cores for a model that this machine runs itself, so that two shards don't share it or its GPU; else one."""
+    models = [seated.options for seated in PAIRINGS[wildcards.pairing].models.values()]
+    here = any(model.backend in ("llamacpp", "vllm") for model in models)
+    return workflow.cores or 1 if here else 1

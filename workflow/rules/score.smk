@@ -21,10 +21,14 @@ rule summarise:
             "results/scores/{pairing}/{shard}.csv", pairing=PAIRINGS, shard=SHARDS
         ),
         pairings=expand("results/pairings/{pairing}.json", pairing=PAIRINGS),
+        usage=expand(
+            "results/usage/{pairing}/{shard}.json", pairing=PAIRINGS, shard=SHARDS
+        ),
         selected="results/cases/cases.csv",
     output:
         "results/metrics/summary.csv",
         "results/metrics/summary.json",
+        "results/metrics/usage.json",
     log:
         "logs/summarise.log",
     conda:
@@ -34,4 +38,4 @@ rule summarise:
         code=code_of("scoring.py", "summary.py"),
     shell:
         "python {params.script:q} {input.scores} --pairings {input.pairings} --selected {input.selected}"
-        " --out-dir results/metrics > {log} 2>&1"
+        " --usage {input.usage} --out-dir results/metrics > {log} 2>&1"

@@ -24,11 +24,12 @@ rule simulate:
         nurse="results/personas/nurse.jsonl",
         patient="results/personas/patient.jsonl",
     output:
-        "results/episodes/{pairing}/{shard}.jsonl",
+        episodes="results/episodes/{pairing}/{shard}.jsonl",
+        usage="results/usage/{pairing}/{shard}.json",
     log:
         "logs/simulate/{pairing}/{shard}.log",
     conda:
-        "../../envs/core.yaml"
+        simulate_environment
     threads: simulate_threads
     params:
         script=SCRIPTS / "simulate.py",
@@ -36,5 +37,6 @@ rule simulate:
     shell:
         "python {params.script:q} --pairing {input.pairing} --cases {input.cases}"
         " --selected results/cases/cases.csv --nurse-personas {input.nurse}"
-        " --patient-personas {input.patient} --journal {params.journal:q} --out {output}"
+        " --patient-personas {input.patient} --journal {params.journal:q}"
+        " --out {output.episodes} --usage {output.usage}"
         " 2>&1 | tee -i {log}"

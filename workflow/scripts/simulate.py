@@ -1,6 +1,7 @@
 """Simulates one shard of a pairing (rule simulate): the driver of the command `triagesim`, written whole and sorted.
 
-How the work is done (concurrency, slots, threads) comes from the environment variable TRIAGESIM_RUNTIME, as JSON.
+How the work is done (concurrency, slots, budget, time limit) comes from the environment variable TRIAGESIM_RUNTIME, as
+JSON.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from triagesim.cases import Case, load_cases
 from triagesim.console import command
 from triagesim.drive import Plan, stoppable, write_shard
 from triagesim.environment import RUNTIME
+from triagesim.limits import Limits
 from triagesim.pairing import ResolvedPairing, make_setup
 from triagesim.personas import NursePersona, PatientPersona, Pool, load_personas
 
@@ -30,6 +32,7 @@ def main() -> None:
     parser.add_argument("--patient-personas", type=Path, required=True)
     parser.add_argument("--journal", type=Path, required=True, help="the folder of this pairing's answers")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--usage", type=Path, help="where to write what the answers took, as JSON")
     args = parser.parse_args()
     runtime = json.loads(os.environ.get(RUNTIME, "{}"))
 
@@ -39,15 +42,26 @@ def main() -> None:
         Pool(load_personas(args.nurse_personas, NursePersona), "nurse"),
         Pool(load_personas(args.patient_personas, PatientPersona), "patient"),
         runtime.get("models", {}),
+        runtime.get("speculation", "auto"),
     )
     cases = load_cases(args.cases) if args.cases.stat().st_size else []
     if pairing.limit is not None:
         cases = within_limit(cases, args.selected, pairing.limit)
     jobs = [(case, number) for case in cases for number in range(pairing.episodes_per_case)]
-    title = f"simulate {pairing.name} {args.out.stem}"
-    concurrency = runtime.get("concurrency", 64)
-    with stoppable():
-        write_shard(Plan(jobs, setup, args.out, args.journal, title, concurrency, pairing.max_error_rate))
+    limits = Limits(Path(runtime.get("journals") or args.journal.parent), **runtime.get("budget", {}))
+    plan = Plan(
+        jobs,
+        setup,
+        args.out,
+        args.journal,
+        f"simulate {pairing.name} {args.out.stem}",
+        runtime.get("concurrency", 64),
+        pairing.max_error_rate,
+        limits,
+        args.usage,
+    )
+    with stoppable(runtime.get("time_limit")):
+        write_shard(plan)
 
 
 def within_limit(cases: list[Case], selected: Path, limit: int) -> list[Case]:

@@ -16,9 +16,10 @@ def main() -> None:
     parser.add_argument("scores", type=Path, nargs="+", help="the .csv files of rule score")
     parser.add_argument("--pairings", type=Path, nargs="+", required=True, help="results/pairings/*.json")
     parser.add_argument("--selected", type=Path, required=True, help="results/cases/cases.csv")
+    parser.add_argument("--usage", type=Path, nargs="+", default=[], help="results/usage/<pairing>/<shard>.json")
     parser.add_argument("--out-dir", type=Path, required=True)
     args = parser.parse_args()
-    summarise(args.scores, args.pairings, args.selected, args.out_dir)
+    summarise(args.scores, args.pairings, args.selected, args.usage, args.out_dir)
 
 
 if __name__ == "__main__":

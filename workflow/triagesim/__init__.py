@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from triagesim.backends import load_backend
+    from triagesim.backends.hosted import OpenAICompatible, OpenRouter
+    from triagesim.backends.vllm import VLLM
     from triagesim.cases import Case, load_cases
     from triagesim.config import Features
     from triagesim.personas import NursePersona, PatientPersona, load_personas
@@ -20,7 +22,10 @@ _HOMES = {
     "Case": "cases",
     "Features": "config",
     "NursePersona": "personas",
+    "OpenAICompatible": "backends.hosted",
+    "OpenRouter": "backends.hosted",
     "PatientPersona": "personas",
+    "VLLM": "backends.vllm",
     "load_backend": "backends",
     "load_cases": "cases",
     "load_personas": "personas",
@@ -30,9 +35,12 @@ _HOMES = {
 }
 
 __all__ = [
+    "VLLM",
     "Case",
     "Features",
     "NursePersona",
+    "OpenAICompatible",
+    "OpenRouter",
     "PatientPersona",
     "load_backend",
     "load_cases",

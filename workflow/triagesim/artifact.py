@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -132,7 +132,7 @@ class Episode(BaseModel):
     final_triage: Level | None
     num_turns: int
     transcript: list[Spoken]
-    history: list[HistoryLine | Event]
+    history: list[Annotated[HistoryLine | Event, Field(discriminator="actor")]]
     trace: list[Step]
     red_flags: list[str]
     record: dict[str, str | dict[Vital, float | None]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,23 +16,27 @@ from triagesim.engine import ready
 from triagesim.errors import AnswerError, BackendError
 from triagesim.governance import check_endpoint, redact
 from triagesim.journal import Journal
-from triagesim.jsonl import digest
+from triagesim.jsonl import digest, dumps
+from triagesim.limits import Limits
 from triagesim.prompts import PromptSet, render
 from triagesim.requests import Answer, Backend, CallName, Completion, Request, Role, Usage
-from triagesim.views import NurseView, PatientView
+from triagesim.views import View
 
-#: Tries of a call that failed for a reason that may pass, and the first pause between two, in seconds.
-TRIES = 4
+#: Tries of a call that failed for a reason that may pass; the first pause between two and the longest, in seconds.
+TRIES = 6
 PAUSE = 0.5
+LONGEST_PAUSE = 120.0
 #: How much longer the second answer may be after one that was cut.
 LONGER = 2
 DEFAULT_MAX_TOKENS = 400
+#: Roles whose failed calls are kept as answers: their failure doesn't end an episode, so a replay has to fail alike.
+_MASTER: frozenset[Role] = frozenset({"judge", "script"})
 
 A = TypeVar("A", bound=Answer)
 
 
 class GivenUp(Exception):
-    """An episode can't go on: a call keeps failing or being answered badly. The text is the reason.
+    """A call keeps failing or being answered badly. The text is the reason.
 
     Attributes:
         bad_answers: whether stored answers are to blame, so that the next run has to ask the episode anew. Where only
@@ -57,84 +61,174 @@ class Seat:
         """All of it that can change an answer."""
         return {**self.backend.identity, "sampling": self.sampling}
 
+    @cached_property
+    def digest(self) -> str:
+        """A hash of it."""
+        return digest(self.identity)
+
+
+class Answered(NamedTuple, Generic[A]):
+    """A valid answer, and the calls that it took."""
+
+    value: A
+    calls: int
+    usage: Usage
+
+
+class _Call(NamedTuple):
+    """A request that is ready to go, with its journal key."""
+
+    seat: Seat
+    request: Request
+    key: str
+
 
 class Caller:
-    """Asks for one episode.
+    """Asks for one episode."""
 
-    Attributes:
-        usage: calls and tokens by role, over the answers that the episode used.
-    """
-
-    def __init__(self, case: Case, episode: str, seats: dict[Role, Seat], journal: Journal, seed: int) -> None:
-        self.usage: dict[str, tuple[int, Usage]] = {}
+    def __init__(
+        self, case: Case, episode: str, seats: dict[Role, Seat], journal: Journal, seed: int, limits: Limits
+    ) -> None:
         self._case = case
         self._episode = episode
         self._seats = seats
         self._journal = journal
         self._seed = seed
+        self._limits = limits
         self._epoch = journal.epoch(episode)
+        self._foreseen: dict[str, asyncio.Task[Answered[Any]]] = {}
 
     async def ask(
         self,
         role: Role,
-        view: NurseView | PatientView,
+        view: View,
         output_type: type[A],
+        purpose: str,
         *,
-        turn: int,
+        turn: int = 0,
         step: int = 0,
         draft: int = 0,
-    ) -> A:
+    ) -> Answered[A]:
         """Ask until the answer is valid: once more with the error fed back, once more with a larger budget.
 
         Raises:
             GivenUp: it stays invalid, or the backend keeps failing.
             StopRun: asking on is pointless or not allowed.
         """
+        call = self._call(role, view, output_type, purpose, turn, step, draft)
+        begun = self._foreseen.pop(call.key, None)
+        return await (begun or self._answer(call))
+
+    def foresee(
+        self,
+        role: Role,
+        view: View,
+        output_type: type[A],
+        purpose: str,
+        *,
+        turn: int = 0,
+        step: int = 0,
+        draft: int = 0,
+    ) -> asyncio.Task[Answered[A]]:
+        """Begin a call that `ask` will probably want; its answer counts only if `ask` does."""
+        call = self._call(role, view, output_type, purpose, turn, step, draft)
+        if call.key not in self._foreseen:
+            task = asyncio.ensure_future(self._answer(call))
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may ever ask
+            self._foreseen[call.key] = task
+        return self._foreseen[call.key]
+
+    def spare(self, role: Role) -> bool:
+        """Whether the role's engine would begin one more call at once."""
+        return self._seats[role].backend.spare
+
+    def drop(self) -> None:
+        """Discard what was foreseen and not asked for; calls in flight are cancelled."""
+        for task in self._foreseen.values():
+            task.cancel()
+        self._foreseen.clear()
+
+    def _call(
+        self, role: Role, view: View, output_type: type[A], purpose: str, turn: int, step: int, draft: int
+    ) -> _Call:
         seat = self._seats[role]
         messages = render(view, seat.prompts) if seat.backend.reads == "messages" else []
-        sampling = dict(seat.sampling)
+        name = CallName(self._episode, purpose, turn, step, draft, 0, self._epoch)
+        request = Request(name, role, messages, output_type, seat.sampling, call_seed(self._seed, name), view)
+        return _Call(seat, request, call_key(seat, request))
+
+    async def _answer(self, call: _Call) -> Answered[Any]:
+        seat, request, key = call
+        usage = Usage()
         problems: list[str] = []
         while True:
-            name = CallName(self._episode, role, turn, step, draft, len(problems), self._epoch)
-            request = Request(name, role, messages, output_type, sampling, call_seed(self._seed, name), view)
-            completion = await self._complete(seat, request)
-            calls, usage = self.usage.get(role, (0, Usage()))
-            self.usage[role] = (calls + 1, usage.plus(completion.usage))
+            completion, fresh = await self._complete(seat, request, key)
+            usage = usage.plus(completion.usage)
             try:
-                return output_type.model_validate_json(completion.text)
+                value = request.output_type.model_validate_json(completion.text)
+                return Answered(value, len(problems) + 1, usage)
             except ValidationError as error:
-                problem = "cut at the token limit" if completion.finish_reason == "length" else explain(error)
+                cut = completion.finish_reason == "length"
+                problem = "cut at the token limit" if cut else explain(error)
+            if fresh:
+                self._journal.note_failure(self._case.case_id, request.name, "truncated" if cut else "invalid")
             if problem in problems or len(problems) == 2:
-                raise GivenUp(f"{name}: {problem}", bad_answers=True)
+                raise GivenUp(f"{request.name}: {problem}", bad_answers=True)
             problems.append(problem)
-            if completion.finish_reason == "length":
-                sampling["max_tokens"] = LONGER * int(sampling.get("max_tokens", DEFAULT_MAX_TOKENS))
-            else:
-                correction = f"That answer can't be used: {problem}. Answer again, with one JSON object as described."
-                messages = [*messages, {"role": "assistant", "content": completion.text}]
-                messages.append({"role": "user", "content": correction})
+            request = self._anew(request, completion, problem)
+            key = call_key(seat, request)
 
-    async def _complete(self, seat: Seat, request: Request) -> Completion:
-        key = call_key(seat, request)
+    def _anew(self, request: Request, completion: Completion, problem: str) -> Request:
+        """The request after an answer that can't be used: with a larger budget, or with the error fed back."""
+        sampling, messages = request.sampling, request.messages
+        if completion.finish_reason == "length":
+            had = max(int(sampling.get("max_tokens", DEFAULT_MAX_TOKENS)), completion.usage.completion)
+            sampling = {**sampling, "max_tokens": LONGER * had}
+        else:
+            correction = f"That answer can't be used: {problem}. Answer again, with one JSON object as described."
+            messages = [*messages, {"role": "assistant", "content": completion.text}]
+            messages.append({"role": "user", "content": correction})
+        name = request.name._replace(retry=request.name.retry + 1)
+        return replace(request, name=name, messages=messages, sampling=sampling, seed=call_seed(self._seed, name))
+
+    async def _complete(self, seat: Seat, request: Request, key: str) -> tuple[Completion, bool]:
+        """The stored answer, or a new one, which is stored before anybody sees it; and whether it is new."""
         found = self._journal.find(key)
         if found is not None:
-            return found
+            if found.finish_reason == "error":
+                raise GivenUp(found.text, bad_answers=True)
+            return found, False
         check_endpoint(self._case, seat.backend.model, seat.backend.local)
-        for attempt in range(1, TRIES + 1):
-            try:
-                await ready(seat.backend)
-                completion = await seat.backend.complete(request)
-                break
-            except AnswerError as error:
-                raise GivenUp(f"{request.name}: {error}", bad_answers=True) from error
-            except BackendError as error:
-                if attempt == TRIES:
-                    raise GivenUp(f"{request.name}: {error}", bad_answers=False) from error
-                await asyncio.sleep(PAUSE * 2**attempt * random.uniform(0.5, 1))
+        try:
+            completion = await self._ask_backend(seat.backend, request)
+        except GivenUp as failure:
+            if request.role in _MASTER:
+                self._journal.keep(self._case.case_id, key, request.name, Completion(str(failure), "error"))
+            raise
         # A model can answer with half a surrogate pair, which is no text that a file could hold.
         completion = replace(completion, text=completion.text.encode(errors="replace").decode())
         self._journal.keep(self._case.case_id, key, request.name, completion)
-        return completion
+        return completion, True
+
+    async def _ask_backend(self, backend: Backend, request: Request) -> Completion:
+        """Try until it answers, alone, at once and then after growing pauses."""
+        for attempt in range(1, TRIES + 1):
+            self._limits.check()
+            try:
+                await ready(backend)
+                completion = await backend.complete(request)
+                self._limits.answered(backend.model)
+                return completion
+            except AnswerError as error:
+                raise GivenUp(f"{request.name}: {error}", bad_answers=True) from error
+            except BackendError as error:
+                self._journal.note_failure(self._case.case_id, request.name, error.kind)
+                if attempt == TRIES:
+                    self._limits.unanswered(backend.model, error)
+                    raise GivenUp(f"{request.name}: {error}", bad_answers=False) from error
+                pause = max(PAUSE * 2**attempt * random.uniform(0.5, 1), error.retry_after or 0)
+                await asyncio.sleep(min(pause, LONGEST_PAUSE))
+        raise AssertionError("unreachable")
 
 
 def call_seed(run_seed: int, name: CallName) -> int:
@@ -143,12 +237,15 @@ def call_seed(run_seed: int, name: CallName) -> int:
 
 
 def call_key(seat: Seat, request: Request) -> str:
-    """The journal key: model, what it is asked, in which form, with which sampling and seed."""
-    asked: Any = request.messages
-    if seat.backend.reads == "view" and isinstance(request.view, BaseModel):
-        asked = request.view.model_dump_json()
+    """The journal key: model, form, sampling and seed of a call, and what is asked, hashed one after the other."""
     form = _form_of(request.output_type)
-    return digest([seat.backend.identity, asked, form, dict(request.sampling), request.seed])
+    more = "" if request.sampling is seat.sampling else dumps(request.sampling)
+    key = sha256(f"{seat.digest} {form} {request.seed} {more}\0".encode())
+    if seat.backend.reads == "view" and isinstance(request.view, BaseModel):
+        key.update(request.view.model_dump_json().encode())
+    for message in request.messages:
+        key.update(f"{message['role']}\0{message['content']}\0".encode(errors="surrogatepass"))
+    return key.hexdigest()
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -43,7 +45,7 @@ def simulate(arguments: list[str]) -> int:
     from triagesim.jsonl import read_lines
     from triagesim.scoring import summarize
 
-    with stoppable():
+    with stoppable(_seconds_left(args)):
         plan = make_plan(args)
         failed = append_episodes(plan)
         print(json.dumps(summarize(episode for _, episode in read_lines(plan.out)), indent=2))
@@ -56,8 +58,9 @@ def parser() -> argparse.ArgumentParser:
     made = _ArgumentParser(
         prog="triagesim",
         description="Simulate triage dialogues and append each episode to --out as it finishes.",
-        epilog=f"other tasks:\n{tasks}\n\nModels: agenda | llamacpp:<name or .gguf>. @FILE reads options from a file, "
-        "one a line.\nThe same command again goes on where the last one stopped.",
+        epilog=f"other tasks:\n{tasks}\n\nModels: vllm:<path or hub id> | openrouter:<model id> | openai:<model id> "
+        "(base_url in --model-args)\n        | llamacpp:<name or .gguf> | agenda\n@FILE reads options from a file, one "
+        "a line. The same command again goes on where the last one stopped.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         fromfile_prefix_chars="@",
         allow_abbrev=False,
@@ -66,9 +69,12 @@ def parser() -> argparse.ArgumentParser:
     models.add_argument("--model", metavar="SPEC", help="one model for every role")
     models.add_argument("--nurse-model", metavar="SPEC")
     models.add_argument("--patient-model", metavar="SPEC")
+    models.add_argument("--judge-model", metavar="SPEC", help="turns the dialogue master on")
     models.add_argument("--prompts", choices=("full", "compact"), default="full", help="compact suits small models")
     models.add_argument("--sampling", type=_object, default={}, metavar="JSON", help='{"nurse": {"temperature": 0.7}}')
     models.add_argument("--model-args", type=_object, default={}, metavar="JSON", help="options of every backend")
+    models.add_argument("--vllm-args", type=_object, default={}, metavar="JSON", help="options of every vLLM engine")
+    models.add_argument("--openrouter-args", type=_object, default={}, metavar="JSON", help="options of OpenRouter")
     data = made.add_argument_group("data")
     data.add_argument("--cases", type=Path, required=True, metavar="FILE", help=".jsonl, .json or .csv")
     data.add_argument(
@@ -89,8 +95,29 @@ def parser() -> argparse.ArgumentParser:
     rules.add_argument("--episodes-per-case", type=_positive, default=1, metavar="N")
     rules.add_argument("--max-turns", type=_positive, default=12, metavar="N", help="questions the nurse may ask (12)")
     rules.add_argument("--min-questions", type=_whole, default=3, metavar="N", help="questions before it may end (3)")
+    rules.add_argument(
+        "--max-regenerations",
+        type=_whole,
+        default=1,
+        metavar="N",
+        help="times a rejected line goes back before the dialogue master writes it (1)",
+    )
+    rules.add_argument("--appearance", action="store_true", help="tell the nurse what can be seen; needs --judge-model")
+    rules.add_argument("--belief-state", action="store_true", help="show the nurse its own last assessment")
+    rules.add_argument("--feedback", action="store_true", help="tell the nurse how near its level is (leaks the label)")
     rules.add_argument("--seed", type=int, default=0, metavar="N")
-    rules.add_argument("--concurrency", type=_positive, default=64, metavar="N", help="episodes in flight (64)")
+    work = made.add_argument_group("work (changes no result)")
+    work.add_argument("--concurrency", type=_positive, default=64, metavar="N", help="episodes in flight (64)")
+    work.add_argument(
+        "--speculation",
+        choices=("auto", "off", "reading", "full"),
+        default="auto",
+        help="how far calls run ahead of the checks",
+    )
+    work.add_argument("--budget-usd", type=_amount, metavar="X", help="stop once the answers cost so many US dollars")
+    work.add_argument("--budget-tokens", type=_positive, metavar="N", help="stop once they took so many tokens")
+    work.add_argument("--time-limit", type=_seconds, metavar="[H:]MM:SS|S", help="stop by then, with exit code 75")
+    work.add_argument("--stop-at", type=_moment, metavar="TIME", help="likewise, as 2026-05-01T18:30 or Unix seconds")
     return made
 
 
@@ -98,8 +125,10 @@ def make_plan(args: argparse.Namespace) -> Plan:
     """The driver's plan from the options."""
     from triagesim.calls import Seat
     from triagesim.cases import load_cases
+    from triagesim.config import Features
     from triagesim.drive import Plan
     from triagesim.episode import Setup
+    from triagesim.limits import Limits
     from triagesim.requests import ROLES
 
     cases = load_cases(args.cases)[: args.limit]
@@ -119,21 +148,35 @@ def make_plan(args: argparse.Namespace) -> Plan:
         algorithm=args.algorithm,
         max_turns=args.max_turns,
         min_questions=args.min_questions,
+        max_regenerations=args.max_regenerations,
         seed=args.seed,
+        features=Features(appearance=args.appearance, belief_state=args.belief_state, feedback=args.feedback),
+        speculation=args.speculation,
     )
     jobs = [(case, number) for case in cases for number in range(args.episodes_per_case)]
-    return Plan(jobs, setup, args.out, args.out.with_name(f"{args.out.name}.journal"), args.out.name, args.concurrency)
+    journal = args.out.with_name(f"{args.out.name}.journal")
+    limits = Limits(journal, args.budget_usd, args.budget_tokens)
+    return Plan(jobs, setup, args.out, journal, args.out.name, args.concurrency, limits=limits)
 
 
 def _backends(args: argparse.Namespace) -> dict[Any, Any]:
     """A backend by role; roles with the same specification share one."""
-    from triagesim.backends import load_backend
+    from triagesim.backends import load_backend, share_devices
 
     specs = {"nurse": args.nurse_model or args.model, "patient": args.patient_model or args.model}
     for role, spec in specs.items():
         if not spec:
             raise InputError(f"no model for the {role}: give --model, or --{role}-model")
-    made = {spec: load_backend(spec, **args.model_args) for spec in dict.fromkeys(specs.values())}
+    if args.judge_model:
+        specs |= {"judge": args.judge_model, "script": args.judge_model}
+    elif args.appearance:
+        raise InputError("--appearance needs a dialogue master: give --judge-model")
+    own = {"vllm": args.vllm_args, "openrouter": args.openrouter_args}
+    made = {
+        spec: load_backend(spec, **args.model_args, **own.get(spec.partition(":")[0], {}))
+        for spec in dict.fromkeys(specs.values())
+    }
+    share_devices(made.values())
     return {role: made[spec] for role, spec in specs.items()}
 
 
@@ -163,6 +206,36 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("expected a JSON object in braces")
     return value
+
+
+def _seconds_left(args: argparse.Namespace) -> float | None:
+    """Seconds until the earlier of --time-limit and --stop-at."""
+    ends = [args.time_limit, None if args.stop_at is None else args.stop_at - time.time()]
+    return min((left for left in ends if left is not None), default=None)
+
+
+def _seconds(text: str) -> int:
+    parts = text.split(":")
+    if not all(part.isdecimal() for part in parts) or len(parts) > 3:
+        raise argparse.ArgumentTypeError(f"expected seconds, MM:SS or H:MM:SS, found {text!r}")
+    return sum(int(part) * 60**power for power, part in enumerate(reversed(parts)))
+
+
+def _moment(text: str) -> float:
+    try:
+        return float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a time as 2026-05-01T18:30, found {text!r}") from None
+
+
+def _amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = 0
+    if not 0 < amount < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected an amount above 0, found {text!r}")
+    return amount
 
 
 def _whole(text: str) -> int:

@@ -26,6 +26,7 @@ Slug = Annotated[str, Field(pattern=rf"^{SLUG.pattern}$")]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Sampling = dict[str, float | int | list[str]]
+Speculation = Literal["auto", "off", "reading", "full"]
 
 
 class Section(BaseModel):
@@ -99,29 +100,44 @@ class VllmModel(_Model):
 
     backend: Literal["vllm"]
     model: str = Field(description="a path or a hub id")
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict, description="for the model's chat template")
 
 
 class HostedModel(_Model):
     """A model behind an HTTP API that speaks OpenAI's chat protocol."""
 
-    backend: Literal["openrouter", "openai"]
     model: str = Field(description="the model's id at the endpoint")
-    base_url: str | None = Field(None, description="the endpoint; OpenRouter's own unless set")
+    reasoning: str | dict[str, Any] | None = Field(None, description="effort: none, low, medium, high; or the field")
+    extra_body: dict[str, Any] = Field(default_factory=dict, description="sent with every request")
+    max_workers: Positive = Field(16, description="runtime: calls at once")
+    timeout: Annotated[float, Field(gt=0)] = Field(300, description="runtime: seconds until a call counts as lost")
+    base_url: str | None = Field(None, description="runtime: the endpoint, up to and with /v1")
+
+
+class OpenRouterModel(HostedModel):
+    """A model at OpenRouter."""
+
+    backend: Literal["openrouter"]
+
+
+class OpenAIModel(HostedModel):
+    """A model at any server that speaks OpenAI's chat protocol (vLLM's, llama.cpp's, a provider's)."""
+
+    backend: Literal["openai"]
     local: bool = Field(False, description="true only if the endpoint runs on machines that may see your data")
     identity: str | None = Field(None, description="what the server serves: weights and revision")
-    extra_body: dict[str, Any] = Field(default_factory=dict, description="sent with every request")
 
 
 def _backend_of(value: Any) -> str | None:
-    backend = value.get("backend") if isinstance(value, Mapping) else getattr(value, "backend", None)
-    return "hosted" if backend in ("openrouter", "openai") else backend
+    return value.get("backend") if isinstance(value, Mapping) else getattr(value, "backend", None)
 
 
 Model = Annotated[
     Annotated[AgendaModel, Tag("agenda")]
     | Annotated[LlamaCppModel, Tag("llamacpp")]
     | Annotated[VllmModel, Tag("vllm")]
-    | Annotated[HostedModel, Tag("hosted")],
+    | Annotated[OpenRouterModel, Tag("openrouter")]
+    | Annotated[OpenAIModel, Tag("openai")],
     Discriminator(
         _backend_of,
         custom_error_type="backend",
@@ -132,16 +148,16 @@ Model = Annotated[
 #: Options of a model that can't change an answer: they stay out of identities and journal keys.
 RUNTIME_OPTIONS = frozenset(
     {"slots", "threads", "gpu_memory_utilization", "tensor_parallel_size", "pipeline_parallel_size"}
-    | {"base_url", "local", "max_num_seqs", "max_num_batched_tokens"}
+    | {"base_url", "local", "max_num_seqs", "max_num_batched_tokens", "max_workers", "timeout"}
 )
 
 
 class Features(Section):
-    """Optional parts of an episode; all need a dialogue master."""
+    """Optional parts of an episode."""
 
-    appearance: bool = False
-    belief_state: bool = False
-    feedback: bool = False
+    appearance: bool = Field(False, description="the nurse is told what can be seen of the patient; needs a judge")
+    belief_state: bool = Field(False, description="the nurse is shown its own last assessment")
+    feedback: bool = Field(False, description="the nurse is told how near its level is: leaks the label")
 
 
 class CaseLimit(Section):
@@ -246,10 +262,22 @@ class Journal(Section):
     dir: Annotated[str, Field(min_length=1)] = "journal"
 
 
+class Budget(Section):
+    """What all answers in `journal.dir` may have cost together; then every job stops, and goes on once it is raised."""
+
+    usd: Annotated[float, Field(gt=0)] | None = Field(None, description="US dollars, as the providers report them")
+    tokens: Positive | None = Field(None, description="prompt and answer tokens")
+
+
 class Runtime(Section):
     """How the work is done. Nothing here changes a result, so nothing here reruns a rule."""
 
     concurrency: Positive = Field(64, description="episodes in flight in a shard")
+    speculation: Speculation = Field(
+        "auto",
+        description="calls before the check they depend on: off, reading, full; auto: full where it costs nothing",
+    )
+    time_limit: Positive | None = Field(None, description="seconds after which a simulate job stops by itself, exit 75")
 
 
 class Config(Section):
@@ -264,6 +292,7 @@ class Config(Section):
     pool: Pool = Pool()
     audio: Audio = Audio()
     journal: Journal = Journal()
+    budget: Budget = Budget()
     runtime: Runtime = Runtime()
 
     def expanded(self) -> list[Pairing]:
@@ -314,6 +343,11 @@ def runtime_options(model: BaseModel) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key in RUNTIME_OPTIONS}
 
 
+def leaves(model: BaseModel) -> bool:
+    """Whether what is sent to a model leaves the machines that the user declared as the own ones."""
+    return isinstance(model, HostedModel) and not getattr(model, "local", False)
+
+
 def nearest(name: str, names: list[str]) -> str:
     """` (did you mean x?)` for a near name, else the empty text."""
     near = difflib.get_close_matches(name, names, n=1)
@@ -322,6 +356,9 @@ def nearest(name: str, names: list[str]) -> str:
 
 def _across(config: Config) -> Iterator[str]:
     """Errors between keys."""
+    for name, model in config.models.items():
+        if isinstance(model, OpenAIModel) and model.base_url is None:
+            yield f"models.{name}.base_url: is required, as in http://localhost:8000/v1"
     pairings = config.expanded()
     if not pairings:
         yield "pairings: nothing to simulate; add at least one {nurse: …, patient: …}"
@@ -349,14 +386,14 @@ def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
             yield f"{where}.{role}: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
             continue
         model = config.models[name]
-        if isinstance(model, HostedModel) and not model.local and config.data.provenance not in OPEN:
+        if leaves(model) and config.data.provenance not in OPEN:
             yield (
                 f"{where}.{role}: data.provenance {config.data.provenance} may not be sent to the hosted model {name!r}"
                 f"{reason(config.data.provenance)}; use a local model, or set models.{name}.local: true if the "
                 "endpoint runs on machines that may see the data"
             )
-    if pairing.judge is None and any((pairing.features or config.simulation.features).model_dump().values()):
-        yield f"{where}.features: need a dialogue master; name a judge"
+    if pairing.judge is None and (pairing.features or config.simulation.features).appearance:
+        yield f"{where}.features.appearance: needs a dialogue master; name a judge"
 
 
 def _explain(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:

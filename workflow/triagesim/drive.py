@@ -12,8 +12,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,14 +22,19 @@ from triagesim.cases import Case
 from triagesim.engine import close_backends
 from triagesim.environment import PARENT
 from triagesim.episode import Setup
-from triagesim.errors import InputError, TriageSimError
-from triagesim.journal import Tally, shard_lock
-from triagesim.jsonl import dumps, write_json, write_jsonl
+from triagesim.errors import InputError, StopRun, TriageSimError
+from triagesim.journal import Tally, bucket, read_records, shard_lock
+from triagesim.jsonl import dumps, read_lines, write_json, write_jsonl
+from triagesim.limits import Limits, clear_mark, leave_mark
 from triagesim.simulation import run
+from triagesim.usage import Account, counted
 
 _BEGINNING = b'{"episode_id":'
 #: Who started this process; read at once, before it can be gone.
 _SHELL = os.getppid()
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+#: Seconds that the engines have to end after a signal; the process is gone in under 10.
+CLOSE_WITHIN = 8.0
 #: Seconds between two looks at whether the process that started this one still lives.
 WATCH_EVERY = 0.5
 #: Seconds from one progress line to the next; they grow to the last.
@@ -51,6 +56,7 @@ class Plan:
         out: the file of episodes.
         journal: the folder of answers.
         title: names this run in progress lines.
+        usage: where to write what the journal's answers took.
     """
 
     jobs: list[tuple[Case, int]]
@@ -60,6 +66,13 @@ class Plan:
     title: str
     concurrency: int = 64
     max_error_rate: float = 0.0
+    limits: Limits = field(default_factory=Limits)
+    usage: Path | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The episodes' ids."""
+        return [f"{case.case_id}-{number}" for case, number in self.jobs]
 
 
 def write_shard(plan: Plan) -> None:
@@ -70,17 +83,19 @@ def write_shard(plan: Plan) -> None:
         StopRun: from a call, or another driver holds this shard.
     """
     with shard_lock(plan.journal / "locks" / f"{plan.out.stem}.lock"):
-        progress = Progress(plan.title, len(plan.jobs))
-        with contextlib.closing(run(plan.jobs, plan.setup, plan.journal, plan.concurrency, progress.tally)) as episodes:
+        progress = Progress(plan.title, len(plan.jobs), plan.limits.tally)
+        with _marking(plan), contextlib.closing(_episodes(plan, plan.jobs)) as episodes:
             done = {episode["episode_id"]: episode for episode in progress.watch(episodes)}
+        if plan.usage is not None:
+            write_json(plan.usage, _account(plan).as_json())
         failed = [episode for episode in done.values() if episode["status"] == "error"]
-        if len(failed) > plan.max_error_rate * len(plan.jobs):
+        if failed and len(failed) / len(plan.jobs) > plan.max_error_rate:
             listed = "\n".join(f"  {episode['episode_id']}: {episode['error']}" for episode in failed)
             raise TooManyErrors(
                 f"{plan.title}: {len(failed)} of {len(plan.jobs)} episodes failed, more than max_error_rate="
                 f"{plan.max_error_rate:g}. All other answers are kept; the same command asks these anew.\n{listed}"
             )
-        write_jsonl(plan.out, [done[f"{case.case_id}-{number}"] for case, number in plan.jobs])
+        write_jsonl(plan.out, [done[name] for name in plan.names])
 
 
 def append_episodes(plan: Plan) -> list[dict[str, Any]]:
@@ -98,18 +113,48 @@ def append_episodes(plan: Plan) -> list[dict[str, Any]]:
             print(f"{plan.title}: {len(present)} episodes are there already, {len(jobs)} to go", file=sys.stderr)
         write_json(plan.journal / "specification.json", plan.setup.specification)
         plan.out.parent.mkdir(parents=True, exist_ok=True)
-        failed = []
-        progress = Progress(plan.title, len(jobs))
-        episodes = run(jobs, plan.setup, plan.journal, plan.concurrency, progress.tally)
-        with plan.out.open("a", encoding="utf-8", newline="") as file, contextlib.closing(episodes):
+        failed: dict[str, dict[str, Any]] = {}
+        progress = Progress(plan.title, len(jobs), plan.limits.tally)
+        episodes = _episodes(plan, jobs)
+        with (
+            _keeping_failed(plan, present, failed),
+            _marking(plan),
+            plan.out.open("a", encoding="utf-8", newline="") as file,
+            contextlib.closing(episodes),
+        ):
             for episode in progress.watch(episodes):
                 if episode["status"] == "error":
-                    failed.append(episode)
+                    failed[episode["episode_id"]] = episode
                 else:
                     file.write(dumps(episode) + "\n")
                     file.flush()
-        _keep_failed(errors_path(plan.out), failed)
-        return failed
+                    present.add(episode["episode_id"])
+        return list(failed.values())
+
+
+def _episodes(plan: Plan, jobs: list[tuple[Case, int]]) -> Generator[dict[str, Any]]:
+    return run(jobs, plan.setup, plan.journal, plan.concurrency, plan.limits)
+
+
+@contextlib.contextmanager
+def _marking(plan: Plan) -> Iterator[None]:
+    """Tell the sibling jobs when there is no point in asking on; a start by hand takes an old mark away."""
+    root = plan.limits.root
+    if root is not None and PARENT not in os.environ:
+        clear_mark(root)
+    try:
+        yield
+    except StopRun as error:
+        if root is not None and error.mark:
+            leave_mark(root, f"{plan.title}: {error}")
+        raise
+
+
+def _account(plan: Plan) -> Account:
+    """What the answers of this plan's episodes took, whichever run paid for them."""
+    folders = sorted({bucket(case.case_id) for case, _ in plan.jobs})
+    records = (record for name in folders for record in read_records(plan.journal / name))
+    return Account.of(records, set(plan.names))
 
 
 def errors_path(out: Path) -> Path:
@@ -154,23 +199,39 @@ def _difference(plan: Plan) -> str:
         return ""
     with contextlib.suppress(ValueError):
         old = json.loads(path.read_text(encoding="utf-8"))
-    new = plan.setup.specification
-    keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    return " (" + "; ".join(f"{key}: {dumps(old.get(key))}, now {dumps(new.get(key))}" for key in keys) + ")"
+    return f" ({'; '.join(_differences(old, json.loads(dumps(plan.setup.specification))))})"
 
 
-def _keep_failed(path: Path, failed: list[dict[str, Any]]) -> None:
-    if failed:
-        write_jsonl(path, failed)
-    else:
-        path.unlink(missing_ok=True)
+def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
+    """What differs between two specifications, key by key."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _differences(old.get(key), new.get(key), f"{where}.{key}" if where else key)
+    elif old != new:
+        yield f"{where}: {dumps(old)}, now {dumps(new)}"
+
+
+@contextlib.contextmanager
+def _keeping_failed(plan: Plan, done: set[str], failed: dict[str, dict[str, Any]]) -> Iterator[None]:
+    """Write the failed episodes down, however the run ends; those of an earlier run that weren't asked anew stay."""
+    path = errors_path(plan.out)
+    before = [episode for _, episode in read_lines(path)] if path.exists() else []
+    try:
+        yield
+    finally:
+        left = [episode for episode in before if episode.get("spec") == plan.setup.spec]
+        kept = {episode["episode_id"]: episode for episode in left if episode["episode_id"] not in done} | failed
+        if kept:
+            write_jsonl(path, kept.values())
+        else:
+            path.unlink(missing_ok=True)
 
 
 class Progress:
-    """A line now and then: episodes done, rate, answers, tokens, time left."""
+    """A line now and then: episodes done, rate, answers, tokens, money, failed tries, time left."""
 
-    def __init__(self, title: str, total: int) -> None:
-        self.tally = Tally()
+    def __init__(self, title: str, total: int, tally: Tally) -> None:
+        self._tally = tally
         self._title = title
         self._total = total
         self._done = self._failed = 0
@@ -197,7 +258,7 @@ class Progress:
             wait = next(waits, wait)
 
     def _print(self) -> None:
-        tally, rate = self.tally, self._done / max(time.monotonic() - self._began, 1e-9)
+        tally, rate = self._tally, self._done / max(time.monotonic() - self._began, 1e-9)
         parts = [f"{self._title}: {self._done}/{self._total} episodes"]
         if self._total == 0:
             parts = [f"{self._title}: nothing to do here"]
@@ -207,6 +268,9 @@ class Progress:
             parts.append(f"{tally.asked + tally.replayed:,} answers ({tally.replayed:,} from the journal)")
         if tally.tokens:
             parts.append(f"{tally.tokens:,} tokens")
+        if tally.cost:
+            parts.append(f"{tally.cost:.2f} US dollars")
+        parts += counted(tally.failures)
         if self._failed:
             parts.append(f"{self._failed} failed")
         if 0 < self._done < self._total:
@@ -216,36 +280,49 @@ class Progress:
 
 
 class Stopped(BaseException):
-    """A signal asked this process to end."""
+    """A signal asked this process to end, or its time is over."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by signal {number}")
-        self.number = number
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(f"stopped with exit code {exit_code}")
+        self.exit_code = exit_code
+
+
+#: What a process ends with whose time limit is over: try again later (EX_TEMPFAIL in sysexits.h).
+OUT_OF_TIME = 75
 
 
 @contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """End on SIGINT and SIGTERM, and when Snakemake dies: stop asking, flush, free the engines, exit 128 + signal."""
+def stoppable(time_limit: float | None = None) -> Iterator[None]:
+    """End on SIGINT and SIGTERM, when Snakemake dies and when the time is over: stop asking, flush, free the engines.
+
+    The exit code is 128 + the signal's number, or `OUT_OF_TIME`.
+
+    Args:
+        time_limit: seconds from now.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
+        for each in _SIGNALS:
             signal.signal(each, signal.SIG_IGN)
-        raise Stopped(number)
+        raise Stopped(OUT_OF_TIME if number == signal.SIGALRM else 128 + number)
 
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             signal.signal(number, stop)
+        if time_limit is not None:
+            signal.setitimer(signal.ITIMER_REAL, max(time_limit, 1e-3))
         if snakemake := os.environ.get(PARENT):
             threading.Thread(target=_end_with, args=(int(snakemake),), daemon=True).start()
         yield
     except Stopped as stopped:
+        why = "the time limit is over" if stopped.exit_code == OUT_OF_TIME else "stopped"
         with contextlib.suppress(OSError):
             print(
-                "stopped; every answer so far is kept, the same command goes on from here", file=sys.stderr, flush=True
+                f"{why}; every answer so far is kept, the same command goes on from here", file=sys.stderr, flush=True
             )
         with contextlib.suppress(Exception):
-            close_backends()
-        os._exit(128 + stopped.number)
+            close_backends(CLOSE_WITHIN)
+        os._exit(stopped.exit_code)
 
 
 def _end_with(snakemake: int) -> None:

@@ -38,15 +38,25 @@ async def ready(backend: Backend) -> None:
     """Start a backend at its first use; all who wait for it share one start, and a failed one is tried again later."""
     if id(backend) not in _starts:
         _starts[id(backend)] = (backend, asyncio.ensure_future(backend.start()))
+    starting = _starts[id(backend)][1]
+    if starting.done() and not starting.cancelled() and starting.exception() is None:
+        return
     try:
-        await asyncio.shield(_starts[id(backend)][1])
+        await asyncio.shield(starting)
     except Exception:
         _starts.pop(id(backend), None)
         raise
 
 
-def close_backends() -> None:
-    """Stop every simulation that still runs and close every backend that was started; a later use starts it again."""
+def close_backends(patience: float = 30) -> None:
+    """Stop every simulation that still runs and close every backend that was started; a later use starts it again.
+
+    Args:
+        patience: seconds until this gives up waiting.
+
+    Raises:
+        TimeoutError: something didn't end in time.
+    """
     started = [backend for backend, _ in _starts.values()]
     _starts.clear()
 
@@ -57,7 +67,7 @@ def close_backends() -> None:
         await asyncio.gather(*(backend.close() for backend in started), return_exceptions=True)
 
     if started or _works:
-        asyncio.run_coroutine_threadsafe(close(), loop()).result(timeout=30)
+        asyncio.run_coroutine_threadsafe(close(), loop()).result(timeout=patience)
 
 
 def iterate(work: Callable[[Callable[[Any], None]], Coroutine[Any, Any, None]]) -> Generator[Any]:
@@ -117,6 +127,7 @@ class _Gathering:
         self.identity: dict[str, Any] = {"model": inner.model}
         self.local: bool | None = getattr(inner, "local", None)
         self.label: str | None = getattr(inner, "label", None)
+        self.spare: bool = getattr(inner, "spare", False)
         self._complete = inner.complete
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
         self._task: asyncio.Task[None] | None = None

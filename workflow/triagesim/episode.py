@@ -1,33 +1,50 @@
-"""One episode: the nurse acts until it speaks, the patient replies, until the nurse ends triage."""
+"""One episode: the nurse acts until it speaks, the patient replies, until the nurse ends triage.
+
+With a dialogue master, it prepares the case, checks every line before it enters the dialogue, and reads every exchange.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from triagesim.answers import NurseStep, PatientReply, nurse_step
+from triagesim.appearance import banned_in
 from triagesim.artifact import RECORD_FIELDS, SPEAKING_RATE, UNKNOWN, Episode
 from triagesim.calls import Caller, GivenUp, Seat
-from triagesim.cases import Case, Scale, Vital
-from triagesim.config import Features
+from triagesim.cases import Case, PatientScript, Scale
+from triagesim.config import Features, Speculation
 from triagesim.journal import Journal
 from triagesim.jsonl import digest
-from triagesim.personas import Persona, Pool, for_case, traits_of
-from triagesim.prompts import prompts_digest, unwell
-from triagesim.protocol import Allowed, NurseState, allowed, apply, is_spoken, names_level, new_flags
-from triagesim.requests import Role
-from triagesim.views import NurseView, PatientView, Spoken, facts_for
+from triagesim.judging import Appearance, Edit, InSitu, LineCheck, NurseLineCheck, Reading, Script
+from triagesim.limits import Limits
+from triagesim.personas import Persona, Pool, for_case
+from triagesim.prompts import prompts_digest
+from triagesim.protocol import Allowed, allowed, is_spoken, names_level
+from triagesim.requests import Answer, Role, Usage
+from triagesim.resources import load_yaml
+from triagesim.talk import Scene, Talk
+from triagesim.views import EditView, NurseLineView, PatientLineView, Redraft, View
 
 #: Bumped by hand whenever the same answers would give another episode; `tests/test_episode.py` says when.
 PROTOCOL = 1
+#: Printed wherever a figure of such an episode stands.
+LEAKED = "leaked label: the nurse was told how near its level is"
 
-_UNITS: dict[Vital, str] = {"heartrate": "/min", "resprate": "/min", "o2sat": "%", "sbp": "mmHg"}
+A = TypeVar("A", bound=Answer)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What the episodes of a run have in common."""
+    """What the episodes of a run have in common.
+
+    Attributes:
+        seats: nurse and patient; with a dialogue master also judge and script, both the judge's backend.
+        speculation: how far calls run ahead of the checks; it changes no artifact.
+    """
 
     seats: dict[Role, Seat]
     nurse_personas: Pool
@@ -36,8 +53,23 @@ class Setup:
     algorithm: Scale | None = None
     max_turns: int = 12
     min_questions: int = 3
+    max_regenerations: int = 1
     seed: int = 0
     features: Features = field(default_factory=Features)
+    speculation: Speculation = "auto"
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a dialogue master."""
+        return "judge" in self.seats
+
+    @cached_property
+    def ahead(self) -> Literal["off", "reading", "full"]:
+        """`speculation` decided: `auto` goes all the way only where a discarded call costs no money."""
+        if self.speculation != "auto":
+            return self.speculation
+        free = all(seat.backend.local and seat.backend.reads == "messages" for seat in self.seats.values())
+        return "full" if free else "reading"
 
     @cached_property
     def specification(self) -> dict[str, Any]:
@@ -46,14 +78,16 @@ class Setup:
         return {
             "protocol": PROTOCOL,
             "models": {role: seat.identity for role, seat in self.seats.items()},
-            "prompts": {role: prompts_digest(seat.prompts) for role, seat in reading.items()},
+            "prompts": {role: prompts_digest(seat.prompts, role) for role, seat in reading.items()},
             "nurse_personas": self.nurse_personas.digest,
             "patient_personas": self.patient_personas.digest,
             "algorithm": self.algorithm,
             "max_turns": self.max_turns,
             "min_questions": self.min_questions,
+            "max_regenerations": self.max_regenerations if self.judged else None,
             "seed": self.seed,
             "features": self.features.model_dump(),
+            "appearance": digest(load_yaml("appearance.yaml")) if self.features.appearance else None,
         }
 
     @cached_property
@@ -62,7 +96,7 @@ class Setup:
         return digest(self.specification)[:16]
 
 
-async def play(case: Case, number: int, setup: Setup, journal: Journal) -> dict[str, Any]:
+async def play(case: Case, number: int, setup: Setup, journal: Journal, limits: Limits) -> dict[str, Any]:
     """Run episode `number` of a case and return its artifact (`triagesim.artifact.Episode` as a dict).
 
     Raises:
@@ -72,16 +106,19 @@ async def play(case: Case, number: int, setup: Setup, journal: Journal) -> dict[
     nurse = setup.nurse_personas.draw(setup.seed, name)
     drawn = setup.patient_personas.draw(setup.seed, name)
     patient = for_case(drawn, gender=case.gender, age_group=case.age_group, seed=setup.seed, episode_id=name)
-    interview = Interview(case, nurse, patient, setup, Caller(case, name, setup.seats, journal, setup.seed))
+    caller = Caller(case, name, setup.seats, journal, setup.seed, limits)
+    interview = Interview(case, nurse, patient, setup, caller)
     status: dict[str, Any] = {"status": "ok", "error": None, "skip_reason": case.why_not()}
-    if status["skip_reason"]:
-        status["status"] = "skipped"
-    else:
-        try:
-            await interview.run()
-        except GivenUp as failure:
-            status |= {"status": "error", "error": str(failure)}
-            journal.give_up(case.case_id, name, str(failure), anew=failure.bad_answers)
+    try:
+        if not status["skip_reason"]:
+            status["skip_reason"] = await interview.run()
+        if status["skip_reason"]:
+            status["status"] = "skipped"
+    except GivenUp as failure:
+        status |= {"status": "error", "error": str(failure)}
+        journal.give_up(case.case_id, name, str(failure), anew=failure.bad_answers)
+    finally:
+        interview.stop()
     episode = {"episode_id": name, "pairing": setup.pairing, **status, **interview.artifact()}
     if status["status"] == "error":
         episode["end_reason"] = "error"
@@ -91,162 +128,405 @@ async def play(case: Case, number: int, setup: Setup, journal: Journal) -> dict[
     return episode
 
 
+@dataclass(frozen=True)
+class _Speaker(Generic[A]):
+    """Whose line the master checks, and how.
+
+    Attributes:
+        words: a draft's words, and a draft with other ones.
+        view: what the check of a draft looks at.
+        again: asks for another draft (number) with the reason.
+        ahead: begins what comes next if a draft passes.
+    """
+
+    role: Literal["nurse", "patient"]
+    check: type[LineCheck]
+    words: Callable[[A], str]
+    with_words: Callable[[A, str], A]
+    view: Callable[[A], NurseLineView | PatientLineView]
+    again: Callable[[Redraft, int], Awaitable[A]]
+    ahead: Callable[[A], Coroutine[Any, Any, None]]
+
+
 class Interview:
-    """The dialogue as it grows, with what each side has learnt."""
+    """The dialogue as it grows, and the books that are kept of it."""
 
     def __init__(self, case: Case, nurse: Persona, patient: Persona, setup: Setup, caller: Caller) -> None:
-        self._case = case
         self._setup = setup
         self._caller = caller
         self._nurse = nurse
         self._patient = patient
-        self._algorithm: Scale = setup.algorithm or case.acuity_scale or "esi"
-        self._state = NurseState(setup.max_turns, setup.min_questions)
-        self._turn = 0
-        self._step = 0
+        algorithm: Scale = setup.algorithm or case.acuity_scale or "esi"
+        scene = Scene.of(case, algorithm, nurse, patient, setup.features)
+        self._talk = Talk.begin(scene, setup.max_turns, setup.min_questions, judged=setup.judged)
+        self._script: PatientScript | None = case.script
+        self._script_task: asyncio.Task[None] | None = None
+        self._prepared: dict[str, Any] = {}
         self._words = 0
-        self._dialogue: list[Spoken] = []
         self._history: list[dict[str, Any]] = []
         self._trace: list[dict[str, Any]] = []
-        self._flags: list[str] = []
-        self._vitals: dict[Vital, float | None] = {}
         self._reply: dict[str, Any] | None = None
+        self._usage: dict[str, tuple[int, Usage]] = {}
 
-        age_group = getattr(patient, "age_group", None)
-        feeling = unwell(self._algorithm, case.acuity) if case.acuity else ""
-        self._nurse_facts = facts_for("nurse", case, age_group=age_group, unwell=feeling)
-        self._patient_facts = facts_for("patient", case, age_group=age_group, unwell=feeling)
-
-    async def run(self) -> None:
-        """Talk until the nurse ends triage.
+    async def run(self) -> str | None:
+        """Talk until the nurse ends triage; the reason, if there would be no conversation.
 
         Raises:
-            GivenUp: a call keeps failing; what was said so far is kept.
+            GivenUp: a call of the nurse or the patient keeps failing; what was said so far is kept.
         """
-        while not self._state.ended:
-            options = allowed(self._state)
-            answers = nurse_step(options.actions, options.vitals, self._reply is not None)
-            step = await self._caller.ask("nurse", self._nurse_view(options), answers, turn=self._turn, step=self._step)
-            self._act(step)
+        if self._setup.judged and (reason := await self._prepare()):
+            return reason
+        try:
+            while not self._talk.state.ended:
+                step = await self._nurse_acts()
+                if step.action == "utterance":
+                    await self._patient_replies()
+        except GivenUp:
+            await self._have_script()  # or what is kept of the episode would depend on which call was faster
+            raise
+        await self._have_script()
+        return None
+
+    def stop(self) -> None:
+        """End what still runs for this episode."""
+        self._caller.drop()
+        if self._script_task is not None:
+            self._script_task.cancel()
+
+    # The dialogue master's preparation.
+
+    async def _prepare(self) -> str | None:
+        """In-situ check, then script and appearance; the reason, if there would be no conversation."""
+        scene = self._talk.scene
+        if self._setup.ahead == "full":
+            self._foresee_beginning()
+        try:
+            in_situ = await self._ask("judge", scene.arrival_view(), InSitu, "in_situ")
+            self._prepared["in_situ"] = in_situ.model_dump()
+            if not in_situ.conversation:
+                return in_situ.reasoning
+        except GivenUp as failure:
+            self._prepared["in_situ_error"] = str(failure)
+        if self._script is None:
+            self._script_task = _quietly(self._write_script())
+        if self._setup.features.appearance:
+            await self._look()
+        return None
+
+    def _foresee_beginning(self) -> None:
+        """Begin what the preparation and the nurse's first step will ask, as far as the engines have room."""
+        scene, features = self._talk.scene, self._setup.features
+        if self._script is None and self._caller.spare("script"):
+            self._caller.foresee("script", scene.script_view(), Script, "script")
+        if features.appearance and self._caller.spare("judge"):
+            self._caller.foresee("judge", scene.appearance_view(), Appearance, "appearance")
+        if not features.appearance and self._caller.spare("nurse"):
+            view, answers = self._next_step(self._talk)
+            self._caller.foresee("nurse", view, answers, "nurse")
+
+    async def _write_script(self) -> None:
+        try:
+            script = await self._ask("script", self._talk.scene.script_view(), Script, "script")
+            self._script = PatientScript.model_validate(script.model_dump())
+        except GivenUp as failure:
+            self._prepared["script_error"] = str(failure)
+
+    async def _have_script(self) -> None:
+        """Wait for the script; the patient answers from it from now on."""
+        if self._script_task is None:
+            return
+        await self._script_task
+        self._script_task = None
+        if self._script is not None:
+            self._talk = replace(self._talk, scene=self._talk.scene.with_script(self._script))
+
+    async def _look(self) -> None:
+        """What can be seen of the patient; an answer that says more than that is asked for once more."""
+        scene = self._talk.scene
+        banned: tuple[str, ...] = ()
+        try:
+            for draft in range(2):
+                view = scene.appearance_view(banned)
+                appearance = await self._ask("judge", view, Appearance, "appearance", draft=draft)
+                banned = banned_in(appearance, scene.master_facts)
+                if not banned:
+                    self._prepared["appearance"] = appearance.model_dump()
+                    self._talk = replace(self._talk, scene=scene.with_appearance(appearance))
+                    return
+            self._prepared["appearance_error"] = f"says more than can be seen: {', '.join(banned)}"
+        except GivenUp as failure:
+            self._prepared["appearance_error"] = str(failure)
+
+    # The nurse.
+
+    async def _nurse_acts(self) -> NurseStep:
+        """One step of the nurse, checked if it is spoken, written down."""
+        talk = self._talk
+        view, answers = self._next_step(talk)
+        step = await self._ask("nurse", view, answers, "nurse", turn=talk.turn, step=talk.step)
+        verification = None
+        if self._setup.judged and is_spoken(step):
+            step, verification = await self._verify(step, self._nurse_speaker(step))
+        self._write_step(step, verification)
+        return step
+
+    def _next_step(self, talk: Talk) -> tuple[View, type[NurseStep]]:
+        options = allowed(talk.state)
+        return talk.nurse_view(options), nurse_step(options.actions, options.vitals, talk.heard)
+
+    def _nurse_speaker(self, first: NurseStep) -> _Speaker[NurseStep]:
+        """The nurse at this step: what it does stays as in its first draft, how it says it may change."""
+        talk = self._talk
+        options = Allowed((first.action,), (first.vital,) if first.vital and first.action == "check_vital" else ())
+        answers = nurse_step(options.actions, options.vitals, talk.heard)
+
+        async def again(redraft: Redraft, draft: int) -> NurseStep:
+            view = talk.nurse_view(options, redraft)
+            return await self._ask("nurse", view, answers, "nurse", turn=talk.turn, step=talk.step, draft=draft)
+
+        async def ahead(step: NurseStep) -> None:
+            if self._setup.ahead != "full" or step.action == "end":
+                return
+            after = talk.acted(step)
             if step.action == "utterance":
-                reply = await self._caller.ask("patient", self._patient_view(), PatientReply, turn=self._turn)
-                self._hear(reply)
+                await self._foresee_reply(after)
+            else:
+                await self._foresee_step(after)
+
+        return _Speaker(
+            "nurse",
+            NurseLineCheck,
+            lambda step: (step.utterance or "").strip(),
+            lambda step, text: step.model_copy(update={"utterance": text}),
+            talk.nurse_line_view,
+            again,
+            ahead,
+        )
+
+    # The patient.
+
+    async def _patient_replies(self) -> None:
+        """One reply, checked, read and written down."""
+        await self._have_script()
+        talk = self._talk
+        reply = await self._ask("patient", talk.patient_view(), PatientReply, "patient", turn=talk.turn)
+        verification = None
+        if self._setup.judged:
+            reply, verification = await self._verify(reply, self._patient_speaker())
+        conveyed, news = None, None
+        if self._setup.judged:
+            try:
+                view = talk.reading_view(reply.utterance)
+                reading = await self._ask("judge", view, Reading, "reading", turn=talk.turn)
+                conveyed, news = reading.conveyed, talk.recorded(reading)
+            except GivenUp:
+                pass
+        self._write_reply(reply, verification, conveyed, news)
+        self._talk = talk.replied(reply.utterance).noted(news or {})
+
+    def _patient_speaker(self) -> _Speaker[PatientReply]:
+        talk = self._talk
+
+        async def again(redraft: Redraft, draft: int) -> PatientReply:
+            view = talk.patient_view(redraft)
+            return await self._ask("patient", view, PatientReply, "patient", turn=talk.turn, draft=draft)
+
+        async def ahead(reply: PatientReply) -> None:
+            if self._setup.ahead == "off":
+                return
+            begun = self._caller.foresee(
+                "judge", talk.reading_view(reply.utterance), Reading, "reading", turn=talk.turn
+            )
+            if self._setup.ahead == "full":
+                reading = (await asyncio.shield(begun)).value
+                await self._foresee_step(talk.replied(reply.utterance).noted(talk.recorded(reading)))
+
+        return _Speaker(
+            "patient",
+            LineCheck,
+            lambda reply: reply.utterance.strip(),
+            lambda reply, text: reply.model_copy(update={"utterance": text}),
+            lambda reply: talk.patient_line_view(reply.utterance),
+            again,
+            ahead,
+        )
+
+    # The dialogue master's check of a line.
+
+    async def _verify(self, draft: A, speaker: _Speaker[A]) -> tuple[A, dict[str, Any]]:
+        """The line that enters the dialogue, and what the master made of it and of the drafts before."""
+        rejected: list[dict[str, Any]] = []
+        while True:
+            try:
+                verdict = await self._judge(draft, speaker, len(rejected))
+            except GivenUp as failure:
+                return draft, {"passed": None, "error": str(failure), "rejected": rejected}
+            seen = verdict.model_dump()
+            if verdict.passed:
+                return draft, {"passed": True, "verdict": seen, "rejected": rejected}
+            self._caller.drop()
+            words = speaker.words(draft)
+            if len(rejected) == self._setup.max_regenerations:
+                break
+            rejected.append({"utterance": words, "verdict": seen})
+            draft = await speaker.again(Redraft(draft=words, critique=verdict.critique), len(rejected))
+        purpose, talk = f"{speaker.role}_edit", self._talk
+        view = EditView(line=speaker.view(draft), critique=verdict.critique)
+        try:
+            edit = await self._ask("judge", view, Edit, purpose, turn=talk.turn, step=talk.step)
+        except GivenUp as failure:
+            return draft, {"passed": False, "verdict": seen, "rejected": rejected, "error": str(failure)}
+        rejected.append({"utterance": words, "verdict": seen})
+        edited = speaker.with_words(draft, edit.utterance.strip())
+        return edited, {"passed": True, "verdict": seen, "rejected": rejected, "edited": True}
+
+    async def _judge(self, draft: A, speaker: _Speaker[A], number: int) -> LineCheck:
+        """The verdict on a draft; what comes next if it passes runs beside it."""
+        ahead = None if self._setup.ahead == "off" else _quietly(speaker.ahead(draft))
+        talk, purpose = self._talk, f"{speaker.role}_check"
+        try:
+            return await self._ask(
+                "judge", speaker.view(draft), speaker.check, purpose, turn=talk.turn, step=talk.step, draft=number
+            )
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+    async def _foresee_reply(self, talk: Talk) -> None:
+        """Begin the patient's reply to a line that isn't checked yet, then the reply's own check and reading."""
+        if self._script_task is not None:
+            await asyncio.shield(self._script_task)
+            if self._script is not None:
+                talk = replace(talk, scene=talk.scene.with_script(self._script))
+        if not self._caller.spare("patient"):
+            return
+        begun = self._caller.foresee("patient", talk.patient_view(), PatientReply, "patient", turn=talk.turn)
+        words = (await asyncio.shield(begun)).value.utterance
+        if self._caller.spare("judge"):
+            self._caller.foresee(
+                "judge", talk.patient_line_view(words), LineCheck, "patient_check", turn=talk.turn, step=talk.step
+            )
+        if self._caller.spare("judge"):
+            self._caller.foresee("judge", talk.reading_view(words), Reading, "reading", turn=talk.turn)
+
+    async def _foresee_step(self, talk: Talk) -> None:
+        """Begin the nurse's next step after a line that isn't checked yet, then the check of what it says."""
+        if not self._caller.spare("nurse"):
+            return
+        view, answers = self._next_step(talk)
+        begun = self._caller.foresee("nurse", view, answers, "nurse", turn=talk.turn, step=talk.step)
+        step = (await asyncio.shield(begun)).value
+        if is_spoken(step) and self._caller.spare("judge"):
+            line = talk.nurse_line_view(step)
+            self._caller.foresee("judge", line, NurseLineCheck, "nurse_check", turn=talk.turn, step=talk.step)
+
+    async def _ask(self, role: Role, view: View, output_type: type[A], purpose: str, **place: int) -> A:
+        """Ask, and count the answers that it took."""
+        answered = await self._caller.ask(role, view, output_type, purpose, **place)
+        calls, usage = self._usage.get(role, (0, Usage()))
+        self._usage[role] = (calls + answered.calls, usage.plus(answered.usage))
+        return answered.value
+
+    # The books.
 
     def artifact(self) -> dict[str, Any]:
         """Everything that the episode is, but for its name and status."""
-        setup, case = self._setup, self._case
-        roles = {role: seat.backend for role, seat in setup.seats.items() if role in ("nurse", "patient", "judge")}
-        ended = self._state.ended
+        setup, talk = self._setup, self._talk
+        case = talk.scene.case
         return {
             "case": case.model_dump(mode="json"),
-            "algorithm": self._algorithm,
-            "models": {role: backend.model for role, backend in roles.items()},
-            "labels": {role: backend.label for role, backend in roles.items() if backend.label},
+            "algorithm": talk.scene.algorithm,
+            "models": {role: seat.backend.model for role, seat in setup.seats.items() if role != "script"},
+            "labels": self._labels(),
             "features": setup.features.model_dump(),
             "nurse_persona": self._nurse.model_dump(mode="json"),
             "patient_persona": self._patient.model_dump(mode="json"),
-            "patient_script": case.script and case.script.model_dump(mode="json"),
-            "end_reason": ("nurse_end" if self._state.questions_left > 0 else "max_turns") if ended else None,
+            "patient_script": self._script and self._script.model_dump(mode="json"),
+            **self._prepared,
+            "end_reason": ("nurse_end" if talk.state.questions_left > 0 else "max_turns") if talk.state.ended else None,
             "final_triage": self._trace[-1]["triage"] if self._trace else None,
-            "num_turns": self._turn,
-            "transcript": [line.model_dump() for line in self._dialogue],
+            "num_turns": talk.turn,
+            "transcript": [line.model_dump() for line in talk.dialogue],
             "history": self._history,
             "trace": self._trace,
-            "red_flags": self._flags,
-            "record": {**dict.fromkeys(RECORD_FIELDS, UNKNOWN), "vitals": dict(self._vitals)},
-            "usage": {
-                role: {"calls": calls, **usage._asdict()} for role, (calls, usage) in sorted(self._caller.usage.items())
-            },
+            "red_flags": list(talk.flags),
+            "record": {**(talk.record or dict.fromkeys(RECORD_FIELDS, UNKNOWN)), "vitals": dict(talk.vitals or {})},
+            "usage": {role: {"calls": n, **usage._asdict()} for role, (n, usage) in sorted(self._usage.items())},
             "spec": setup.spec,
         }
 
-    def _act(self, step: NurseStep) -> None:
+    def _labels(self) -> dict[str, str]:
+        seats = {role: seat.backend.label for role, seat in self._setup.seats.items() if role != "script"}
+        labels = {str(role): label for role, label in seats.items() if label}
+        return {**labels, "feedback": LEAKED} if self._setup.features.feedback else labels
+
+    def _write_step(self, step: NurseStep, verification: dict[str, Any] | None) -> None:
         """Write down a nurse step and what it does."""
+        before = self._talk
         if self._reply is not None:
             self._reply["information"]["understood"] = step.understood
             self._reply = None
         vital = step.vital if step.action == "check_vital" else None
         flags = list(step.red_flags) if step.action == "log_red_flag" else []
-        self._trace.append({"turn": self._turn, **step.model_dump(), "vital": vital, "red_flags": flags})
-        self._step += 1
+        feedback = before.feedback()
+        shown = {} if feedback is None else {"feedback": feedback}
+        self._trace.append({"turn": before.turn, **step.model_dump(), "vital": vital, "red_flags": flags, **shown})
         if is_spoken(step):
-            self._say_as_nurse(step)
-        self._flags += new_flags(self._flags, flags)
+            self._write_nurse_line(step, verification)
+        self._talk = before.acted(step)
         if vital is not None:
-            self._measure(vital)
+            value = (self._talk.vitals or {})[vital]
+            unmeasured = {"measurable": False} if value is None else {}
+            self._write_event({"event": "vital", "name": vital, "value": value, **unmeasured})
         if step.action == "end":
-            self._event({"event": "triage_end", "triage": step.triage})
-        self._state = apply(self._state, step, measurable=vital is None or self._vitals[vital] is not None)
+            self._write_event({"event": "triage_end", "triage": step.triage})
 
-    def _say_as_nurse(self, step: NurseStep) -> None:
+    def _write_nurse_line(self, step: NurseStep, verification: dict[str, Any] | None) -> None:
         text = (step.utterance or "").strip()
-        line: dict[str, Any] = {"turn": self._turn, "actor": "nurse", "utterance": text, "t": self._time()}
+        line: dict[str, Any] = {"turn": self._talk.turn, "actor": "nurse", "utterance": text, "t": self._time()}
         line["triage"] = step.triage
         if step.action != "utterance":
             line["action"] = step.action
-        elif self._state.infer:
-            line["infers"] = self._state.infer
+        elif self._talk.state.infer:
+            line["infers"] = self._talk.state.infer
         if step.action == "end" and names_level(text):
             line["in_transcript"] = False
         else:
-            self._speak("nurse", text)
+            self._words += len(text.split())
+        if verification is not None:
+            line["verification"] = verification
         self._history.append(line)
 
-    def _measure(self, name: Vital) -> None:
-        value = self._case.vitals.get(name)
-        self._vitals[name] = value
-        event: dict[str, Any] = {"event": "vital", "name": name, "value": value}
-        if value is None:
-            event["measurable"] = False
-        self._event(event)
-
-    def _hear(self, reply: PatientReply) -> None:
+    def _write_reply(
+        self,
+        reply: PatientReply,
+        verification: dict[str, Any] | None,
+        conveyed: str | None,
+        news: dict[str, str] | None,
+    ) -> None:
         text = reply.utterance.strip()
-        information = {"disclosed": reply.disclosed, "conveyed": None, "recorded": None, "understood": None}
+        information = {"disclosed": reply.disclosed, "conveyed": conveyed, "recorded": news, "understood": None}
         self._reply = {
-            "turn": self._turn,
+            "turn": self._talk.turn,
             "actor": "patient",
             "utterance": text,
             "t": self._time(),
             "information": information,
         }
+        if verification is not None:
+            self._reply["verification"] = verification
         self._history.append(self._reply)
-        self._speak("patient", text)
-        self._turn += 1
-        self._step = 0
-
-    def _event(self, what: dict[str, Any]) -> None:
-        self._history.append({"turn": self._turn, "actor": "system", **what, "t": self._time()})
-
-    def _speak(self, speaker: Role, text: str) -> None:
-        self._dialogue.append(Spoken(speaker=speaker, text=text))
         self._words += len(text.split())
+
+    def _write_event(self, what: dict[str, Any]) -> None:
+        self._history.append({"turn": self._talk.turn, "actor": "system", **what, "t": self._time()})
 
     def _time(self) -> float:
         return round(self._words * 60 / SPEAKING_RATE, 1)
 
-    def _nurse_view(self, options: Allowed) -> NurseView:
-        return NurseView(
-            algorithm=self._algorithm,
-            facts=self._nurse_facts,
-            persona=traits_of(self._nurse),
-            dialogue=tuple(self._dialogue),
-            vitals={name: None if value is None else with_unit(name, value) for name, value in self._vitals.items()},
-            red_flags=tuple(self._flags),
-            record=None,
-            actions=options.actions,
-            vitals_open=options.vitals,
-            heard_reply=self._reply is not None,
-            questions_asked=self._state.asked,
-            questions_left=self._state.questions_left,
-            infer=self._state.infer,
-        )
 
-    def _patient_view(self) -> PatientView:
-        return PatientView(facts=self._patient_facts, persona=traits_of(self._patient), dialogue=tuple(self._dialogue))
-
-
-def with_unit(name: Vital, value: float) -> str:
-    """A vital sign as the nurse reads it off; temperatures from 50 on are Fahrenheit."""
-    unit = _UNITS.get(name) or ("°F" if value >= 50 else "°C")
-    return f"{value:g} {unit}"
+def _quietly(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task whose failure is nobody's concern unless it is awaited."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return task

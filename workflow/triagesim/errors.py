@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+#: Why a call failed, where it may pass: too many requests, the server's fault, no answer in time, no connection,
+#: an answer without a choice or text, anything else.
+Kind = Literal["rate_limit", "server", "timeout", "connection", "empty", "other"]
+
 
 class TriageSimError(Exception):
     """A problem that the user can mend; its text names file, line or key and says what to do."""
@@ -14,9 +20,17 @@ class InputError(TriageSimError):
 
 
 class StopRun(TriageSimError):
-    """Asking on is pointless or not allowed (no credit, unknown model, governance, a full disk)."""
+    """Asking on is pointless or not allowed (no credit, unknown model, governance, a full disk).
+
+    Attributes:
+        mark: whether it concerns the other jobs of the run too, which are told to stop.
+    """
 
     exit_code = 3
+
+    def __init__(self, message: str, *, mark: bool = True) -> None:
+        super().__init__(message)
+        self.mark = mark
 
 
 class AnswerError(Exception):
@@ -24,4 +38,14 @@ class AnswerError(Exception):
 
 
 class BackendError(Exception):
-    """A call failed for a reason that may pass (a time-out, an overloaded server)."""
+    """A call failed for a reason that may pass.
+
+    Attributes:
+        kind: what it is counted as.
+        retry_after: seconds to wait before the next try, where the endpoint says it.
+    """
+
+    def __init__(self, message: str, *, kind: Kind = "other", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retry_after = retry_after

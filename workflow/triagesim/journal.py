@@ -5,6 +5,7 @@ of its own and never reopens one, so a torn last line harms nothing and two jobs
 A line is one of
 
 - an answer: `key` (the hash of the call), `name`, `text`, `finish`, `usage`, `model`;
+- a failed try: `call` (its name), `failed` (`triagesim.errors.Kind`, or invalid, truncated: an answer of no use);
 - a give-up: `episode`, `gave_up` (its epoch, which the next run doesn't use again; null where no answer was to blame)
   and `why`;
 - an end: `episode`, `done` (its status), `spec`, `usage`: what `triagesim status` counts.
@@ -14,38 +15,59 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import secrets
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_json
+
 from triagesim.errors import StopRun
-from triagesim.jsonl import dumps
 from triagesim.requests import CallName, Completion, Usage
 
 BUCKETS = 64
+_STARTED = int(time.time())
+_TOKEN = secrets.token_hex(4)
+_numbers = itertools.count(1)
 #: Seconds between two flushes to the disk itself: a power cut can lose that much, a killed process nothing.
 SYNC_EVERY = 1.0
 
 
+@lru_cache(maxsize=4096)
 def bucket(case_id: str) -> str:
     """The bucket of a case's answers, `00` … `63`."""
     return f"{sha256(case_id.encode()).digest()[0] % BUCKETS:02d}"
 
 
+def process_name() -> str:
+    """What the names of this process's files begin with."""
+    return f"{_STARTED}-{socket.gethostname()[:32]}-{os.getpid()}-{_TOKEN}"
+
+
 @dataclass
 class Tally:
-    """What passed through a journal since its process began: answers asked for, and answers found in it."""
+    """What passed through a journal since its process began.
+
+    Attributes:
+        asked, replayed: answers asked for, and answers found in it.
+        tokens, cost: of the answers asked for; US dollars.
+        failures: failed tries by kind.
+    """
 
     asked: int = 0
     replayed: int = 0
     tokens: int = 0
+    cost: float = 0.0
+    failures: Counter[str] = field(default_factory=Counter)
 
 
 class Journal:
@@ -64,8 +86,6 @@ class Journal:
         self._answers: dict[str, Completion] = {}
         self._epochs: dict[str, int] = {}
         self._done: dict[str, str] = {}
-        self._opened = 0
-        self._process = f"{int(time.time())}-{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
         if folder is not None:
             for name in sorted({bucket(case_id) for case_id in case_ids}):
                 for record in read_records(folder / name):
@@ -81,6 +101,7 @@ class Journal:
         """Store an answer; it is with the operating system before this returns."""
         self._tally.asked += 1
         self._tally.tokens += completion.usage.prompt + completion.usage.completion
+        self._tally.cost += completion.usage.cost
         self._append(
             case_id,
             {
@@ -92,6 +113,11 @@ class Journal:
                 "model": completion.model,
             },
         )
+
+    def note_failure(self, case_id: str, name: CallName, kind: str) -> None:
+        """Note a try that gave no answer, or an answer of no use."""
+        self._tally.failures[kind] += 1
+        self._append(case_id, {"call": str(name), "failed": kind})
 
     def epoch(self, episode: str) -> int:
         """How often the episode was given up."""
@@ -128,9 +154,8 @@ class Journal:
         name = bucket(case_id)
         try:
             if name not in self._files:
-                self._opened += 1
-                self._files[name] = _File(self._folder / name / f"{self._process}-{self._opened}.jsonl")
-            self._files[name].append(dumps(record) + "\n")
+                self._files[name] = _File(self._folder / name / f"{process_name()}-{next(_numbers)}.jsonl")
+            self._files[name].append(to_json(record) + b"\n")
         except OSError as error:
             raise StopRun(
                 f"{self._folder}: an answer can't be kept ({error.strerror}); free some space there"
@@ -138,7 +163,12 @@ class Journal:
 
 
 #: The keys that a record of each kind has at least.
-_KINDS = ({"key", "name", "text", "finish", "usage", "model"}, {"episode", "gave_up"}, {"episode", "done", "spec"})
+_KINDS = (
+    {"key", "name", "text", "finish", "usage", "model"},
+    {"call", "failed"},
+    {"episode", "gave_up"},
+    {"episode", "done", "spec"},
+)
 
 
 class _File:
@@ -149,8 +179,7 @@ class _File:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         self._synced = time.monotonic()
 
-    def append(self, line: str) -> None:
-        data = line.encode()
+    def append(self, data: bytes) -> None:
         written = os.write(self._descriptor, data)
         while written < len(data):
             written += os.write(self._descriptor, data[written:])
@@ -168,13 +197,16 @@ def read_records(folder: Path) -> Iterator[dict[str, Any]]:
     """Every whole record below a folder, oldest file first; what a kill tore off is passed over."""
     for path in sorted(folder.glob("**/*.jsonl")):
         with path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    continue
-                with contextlib.suppress(ValueError):
-                    record = json.loads(line)
-                    if isinstance(record, dict) and any(record.keys() >= keys for keys in _KINDS):
-                        yield record
+            yield from records_in(line for line in file if line.endswith(b"\n"))
+
+
+def records_in(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The records among lines; a line that is none is passed over."""
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            record = json.loads(line)
+            if isinstance(record, dict) and any(record.keys() >= keys for keys in _KINDS):
+                yield record
 
 
 @contextlib.contextmanager
@@ -199,7 +231,8 @@ def shard_lock(path: Path, patience: float = 30.0) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
                     raise StopRun(
-                        f"{path}: another driver works on this shard ({holder or 'unknown'}); wait for it or stop it"
+                        f"{path}: another driver works on this shard ({holder or 'unknown'}); wait for it or stop it",
+                        mark=False,
                     ) from None
                 time.sleep(0.1)
         os.ftruncate(descriptor, 0)

@@ -14,10 +14,12 @@ from typing import IO, Any
 
 from triagesim.errors import InputError
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
 
 def dumps(value: Any) -> str:
     """One compact JSON line without its newline; keys keep their order."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _compact.encode(value)
 
 
 def digest(value: Any) -> str:

@@ -10,10 +10,11 @@ from pydantic import BeforeValidator, Field
 from triagesim.cases import PatientScript
 from triagesim.requests import Answer
 
-# What stands for "nothing" without saying so; "none" and "declined to say" are answers and aren't among them.
+# What stands for "nothing new" without saying what; "none" and "declined to say" are answers and aren't among them.
 _NO_ANSWER = re.compile(
     r"[\W_]*|\W*(?:unknown|null|n/?a|tbd|not (?:yet )?(?:known|stated|mentioned|provided|specified|asked|discussed)"
-    r"|no (?:new )?information|nothing new)\W*",
+    r"|no (?:new )?information|nothing new|unchanged|no changes?|(?:the )?same(?: as (?:before|above))?"
+    r"|(?:as|see) (?:before|above))\W*",
     re.IGNORECASE,
 )
 
@@ -35,6 +36,17 @@ class InSitu(Answer):
 
 class Script(PatientScript, Answer):
     """The script of a standardised patient, as an answer."""
+
+
+class Appearance(Answer):
+    """What anybody at the desk can see of the patient: observations, no finding and no number."""
+
+    arrival: _Said
+    breathing: _Said
+    skin: _Said
+    behaviour: _Said
+    visible_distress: _Said
+    visible_injuries: _Said
 
 
 class LineCheck(Answer):

@@ -7,16 +7,17 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from triagesim.backends import configured_backend
+from triagesim.backends import configured_backend, share_devices
 from triagesim.calls import Seat
 from triagesim.cases import Scale
-from triagesim.config import Config, Features, Model, Pairing, identity_options, runtime_options
+from triagesim.config import Config, Features, Model, Pairing, Speculation, identity_options, runtime_options
 from triagesim.episode import PROTOCOL, Setup
 from triagesim.errors import InputError
+from triagesim.jsonl import digest
 from triagesim.personas import Pool
 from triagesim.prompts import PromptSet, prompts_digest
 from triagesim.requests import Role
-from triagesim.resources import find_path
+from triagesim.resources import find_path, load_yaml
 
 
 class Seated(BaseModel):
@@ -52,9 +53,9 @@ class ResolvedPairing(BaseModel):
 
 def resolve(config: Config, pairing: Pairing) -> ResolvedPairing:
     """Fill in what the pairing takes from the rest of the configuration."""
-    if pairing.judge is not None:
-        raise InputError(f"pairing {pairing.slug}: this version has no dialogue master yet; leave judge out")
     names: dict[Role, str] = {"nurse": pairing.nurse, "patient": pairing.patient}
+    if pairing.judge is not None:
+        names |= {"judge": pairing.judge, "script": pairing.judge}
     models = {role: config.models[name] for role, name in names.items()}
     rules = config.simulation
     content: dict[str, Any] = {"protocol": PROTOCOL}
@@ -62,12 +63,15 @@ def resolve(config: Config, pairing: Pairing) -> ResolvedPairing:
         backend = configured_backend(model, {})
         content[role] = [backend.identity]
         if backend.reads == "messages":
-            content[role].append(prompts_digest(model.prompts))  # type: ignore[union-attr]
+            content[role].append(prompts_digest(model.prompts, role))  # type: ignore[union-attr]
+    features = pairing.features or rules.features
+    if features.appearance:
+        content["appearance"] = digest(load_yaml("appearance.yaml"))
     return ResolvedPairing(
         name=pairing.slug,
         models={role: Seated(name=names[role], options=model) for role, model in models.items()},
         algorithm=pairing.algorithm or rules.algorithm,
-        features=pairing.features or rules.features,
+        features=features,
         max_turns=pairing.max_turns or rules.max_turns,
         min_questions=rules.min_questions,
         max_regenerations=rules.max_regenerations,
@@ -107,11 +111,16 @@ def as_json(resolved: ResolvedPairing) -> dict[str, Any]:
 def runtime(config: Config) -> dict[str, Any]:
     """What a driver is told beside the pairing: none of it changes a result."""
     models = {name: runtime_options(model) for name, model in config.models.items()}
-    return {**config.runtime.model_dump(), "models": models}
+    budget = config.budget.model_dump()
+    return {**config.runtime.model_dump(), "budget": budget, "journals": config.journal.dir, "models": models}
 
 
 def make_setup(
-    resolved: ResolvedPairing, nurse_personas: Pool, patient_personas: Pool, options: Mapping[str, Mapping[str, Any]]
+    resolved: ResolvedPairing,
+    nurse_personas: Pool,
+    patient_personas: Pool,
+    options: Mapping[str, Mapping[str, Any]],
+    speculation: Speculation = "auto",
 ) -> Setup:
     """The episodes' setup; two roles with the same model share one backend.
 
@@ -122,6 +131,7 @@ def make_setup(
         seated.name: configured_backend(seated.options, dict(options.get(seated.name, {})))
         for seated in resolved.models.values()
     }
+    share_devices(backends.values())
     seats: dict[Role, Seat] = {}
     for role, seated in resolved.models.items():
         own = getattr(seated.options, "sampling", {})
@@ -135,6 +145,8 @@ def make_setup(
         algorithm=resolved.algorithm,
         max_turns=resolved.max_turns,
         min_questions=resolved.min_questions,
+        max_regenerations=resolved.max_regenerations,
         seed=resolved.seed,
         features=resolved.features,
+        speculation=speculation,
     )

@@ -1,46 +1,94 @@
 """Renders what a role sees into chat messages, from the templates in `resources/prompts/`.
 
-Order: fixed instructions, the scale, the persona and the arrival facts in the system message; then, in the user
-message, the dialogue and after it what changes at each step. So a later call of a role extends an earlier one up to the
-first new line of dialogue, which an engine's prefix cache makes cheap.
+Order: fixed instructions, and what stays the same through an episode, in the system message; then, in the user message,
+the dialogue and after it what changes at each step. So a later call of a role extends an earlier one up to the first
+new line of dialogue, which an engine's prefix cache makes cheap.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal
 
 import jinja2
+from pydantic import BaseModel
 
 from triagesim.jsonl import digest
-from triagesim.personas import anchors
+from triagesim.personas import Role, anchors, registry
+from triagesim.requests import Role as Asked
 from triagesim.resources import RESOURCES, load_yaml
-from triagesim.views import Facts, NurseView, PatientView
+from triagesim.views import (
+    AppearanceView,
+    ArrivalView,
+    EditView,
+    NurseLineView,
+    NurseView,
+    PatientLineView,
+    PatientView,
+    ReadingView,
+    ScriptView,
+    Spoken,
+    View,
+)
 
 PromptSet = Literal["full", "compact"]
-_Speaker = Literal["nurse", "patient"]
-_Traits = tuple[tuple[str, str], ...]
-#: Where a template begins a new message: a line of its own. An example of an answer is shown that way.
+
+#: What a view is for; its templates are `<purpose>_system.j2` and `<purpose>_step.j2`. A set that lacks a template
+#: takes the full set's.
+_PURPOSES: dict[type[BaseModel], str] = {
+    NurseView: "nurse",
+    PatientView: "patient",
+    ArrivalView: "in_situ",
+    ScriptView: "script",
+    AppearanceView: "appearance",
+    PatientLineView: "patient_check",
+    NurseLineView: "nurse_check",
+    ReadingView: "reading",
+}
+# Who is asked for these purposes; for all others it is the judge.
+_ASKED: dict[str, Asked] = {"nurse": "nurse", "patient": "patient", "script": "script"}
+_EDITS: dict[type[BaseModel], str] = {PatientLineView: "patient_edit", NurseLineView: "nurse_edit"}
+# What a view holds from an episode's beginning to its end: all that the system message may show.
+_STATIC = {"algorithm", "facts", "persona", "appearance"}
+# Where a template begins a new message: a line of its own. An example of an answer is shown that way.
 _NEW_MESSAGE = re.compile(r"^\[\[(user|assistant)\]\]$", re.MULTILINE)
 _NO_MARKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")"})
 
 
-def render(view: NurseView | PatientView, prompts: PromptSet) -> list[dict[str, str]]:
-    """The chat messages that ask for the next answer of the view's role: the system's, examples if any, the step's."""
-    role: _Speaker = "nurse" if isinstance(view, NurseView) else "patient"
-    algorithm = view.algorithm if isinstance(view, NurseView) else None
-    system = _system(prompts, role, algorithm, tuple(view.persona.items()), view.facts)
-    user = _environment().get_template(f"{prompts}/{role}_step.j2").render(view=view)
-    return [*_messages("system", system), *_messages("user", user)]
+def render(view: View, prompts: PromptSet) -> list[dict[str, str]]:
+    """The chat messages that ask for the answer to a view: the system's, examples if any, the step's.
+
+    A step's template sees the view's fields; an edit's those of the line, and `critique`.
+    """
+    if isinstance(view, EditView):
+        seen: View = view.line
+        purpose, known = _EDITS[type(seen)], {**seen.__dict__, "critique": view.critique}
+    else:
+        seen, purpose, known = view, _PURPOSES[type(view)], view.__dict__
+    episode = seen.model_dump_json(include=_STATIC)
+    template = _template(prompts, f"{purpose}_step")
+    # As `template.render` does, without its copies of what is known, which take a fifth of a call's time.
+    context = template.new_context({**template.environment.globals, **known}, shared=True)
+    step = "".join(template.root_render_func(context))
+    parts = [*_system(prompts, purpose, episode), *_messages("user", step)]
+    return [{"role": role, "content": content} for role, content in parts]
 
 
-def prompts_digest(prompts: PromptSet) -> str:
-    """A hash of all templates of a set, and of how the scales word a level for the patient."""
-    parts = [path.read_bytes() for path in sorted((RESOURCES / "prompts" / prompts).glob("*.j2"))]
-    wording = [load_yaml(f"scales/{scale}.yaml")["levels"] for scale in ("esi", "ats")]
-    return digest([[sha256(part).hexdigest() for part in parts], wording])
+def prompts_digest(prompts: PromptSet, role: Asked) -> str:
+    """A hash of all templates that a role's prompts are made of, and of how the scales word a level for the patient."""
+    folders = [RESOURCES / "prompts" / name for name in ("full", prompts)]
+    files: dict[str, Path] = {path.name: path for folder in folders for path in folder.glob("*.j2")}
+    parts = {
+        name: sha256(path.read_bytes()).hexdigest()
+        for name, path in files.items()
+        if "_" not in name or _ASKED.get(name.rpartition("_")[0], "judge") == role
+    }
+    return digest([parts, [load_yaml(f"scales/{scale}.yaml")["levels"] for scale in ("esi", "ats")]])
 
 
 def unwell(algorithm: Literal["esi", "ats"], acuity: int) -> str:
@@ -49,27 +97,62 @@ def unwell(algorithm: Literal["esi", "ats"], acuity: int) -> str:
     return text
 
 
-def as_data(text: Any) -> str:
+@lru_cache(maxsize=2**14)
+def as_data(text: str) -> str:
     """Text from a case or a model made safe for a prompt: one line, without the marks that structure prompts."""
-    return " ".join(str(text).split()).translate(_NO_MARKS)
+    return " ".join(text.split()).translate(_NO_MARKS)
+
+
+def lines(dialogue: Iterable[Spoken], nurse: str, patient: str) -> str:
+    """A dialogue as data, one line an utterance, each after its speaker's name."""
+    return "".join([_line(nurse if line.speaker == "nurse" else patient, line.text) for line in dialogue])
+
+
+@lru_cache(maxsize=2**14)
+def _line(speaker: str, text: str) -> str:
+    return f"{speaker}: {as_data(text)}\n"
+
+
+def fields(record: Mapping[str, str]) -> str:
+    """A triage record as data, one line a field."""
+    return "".join([f"- {name}: {as_data(text)}\n" for name, text in record.items()])
+
+
+def taken(vitals: Mapping[str, str | None], unmeasured: str) -> str:
+    """Vital signs as a sentence each, `unmeasured` where one has no value."""
+    return " ".join([f"{name} {value or unmeasured}." for name, value in vitals.items()])
+
+
+def anchored(persona: dict[str, str], role: Role) -> list[dict[str, Any]]:
+    """A persona for a prompt: name, level and behavioural anchor of each trait, and whether one line shows it."""
+    return [
+        {
+            "name": name.replace("_", " "),
+            "level": level.replace("_", " "),
+            "anchor": anchor,
+            "per_line": registry(role).traits[name].per_line,
+        }
+        for name, (level, anchor) in anchors(role, persona).items()
+    ]
 
 
 @lru_cache(maxsize=4096)
-def _system(prompts: str, role: _Speaker, algorithm: str | None, traits: _Traits, facts: Facts) -> str:
-    """The part that stays the same through an episode."""
-    persona = [
-        (name.replace("_", " "), level.replace("_", " "), anchor)
-        for name, (level, anchor) in anchors(role, dict(traits)).items()
-    ]
-    template = _environment().get_template(f"{prompts}/{role}_system.j2")
-    return template.render(facts=facts, algorithm=algorithm, persona=persona).strip()
+def _system(prompts: str, purpose: str, episode: str) -> list[tuple[str, str]]:
+    """The messages that stay the same through an episode; `episode`: what they may show, as JSON."""
+    return _messages("system", _template(prompts, f"{purpose}_system").render(json.loads(episode)))
 
 
-def _messages(role: str, text: str) -> list[dict[str, str]]:
-    """A rendered template as one or more messages, the first with `role`."""
+def _messages(role: str, text: str) -> list[tuple[str, str]]:
+    """A rendered template as one or more messages (role, content), the first with `role`."""
+    if "[" not in text:
+        return [(role, text.strip())]
     parts = [role, *_NEW_MESSAGE.split(text)]
-    contents = zip(parts[::2], map(str.strip, parts[1::2]), strict=True)
-    return [{"role": name, "content": content} for name, content in contents if content]
+    return [(name, content) for name, part in zip(parts[::2], parts[1::2], strict=True) if (content := part.strip())]
+
+
+@cache
+def _template(prompts: str, name: str) -> jinja2.Template:
+    return _environment().select_template([f"{prompts}/{name}.j2", f"full/{name}.j2"])
 
 
 @cache
@@ -81,5 +164,5 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         autoescape=False,
     )
-    environment.filters["data"] = as_data
+    environment.filters |= {"data": as_data, "lines": lines, "fields": fields, "taken": taken, "anchored": anchored}
     return environment

@@ -101,6 +101,7 @@ class Backend(Protocol):
         local: False for an endpoint that isn't declared local: patient data isn't sent there. None: not declared.
         reads: `messages`, or `view` when the backend needs no prompt.
         label: what a reader must know wherever a figure of this backend stands, or None.
+        spare: whether one more request would be answered at once, beside those in flight.
 
     `complete` raises `AnswerError`, `BackendError` (may pass) or `StopRun` (won't).
     """
@@ -115,6 +116,8 @@ class Backend(Protocol):
     def reads(self) -> Literal["messages", "view"]: ...
     @property
     def label(self) -> str | None: ...
+    @property
+    def spare(self) -> bool: ...
 
     async def start(self) -> None:
         """Load what is needed; called once, before the first `complete`."""

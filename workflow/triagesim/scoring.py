@@ -104,6 +104,11 @@ def other_scale(episode: Mapping[str, Any]) -> bool:
     return label is not None and label != episode.get("algorithm")
 
 
+def leaked_label(episode: Mapping[str, Any]) -> bool:
+    """Whether the nurse was told how near its level is (feature feedback): such an episode supports no claim."""
+    return bool(_dict(episode.get("features")).get("feedback"))
+
+
 def _first_correct_turn(episode: Mapping[str, Any], truth: int | None) -> int | None:
     for step in _dicts(episode.get("trace")):
         if truth is not None and step.get("action") in _STATING and _level(step.get("triage")) == truth:

@@ -6,15 +6,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from triagesim.backends import share_devices
 from triagesim.calls import Seat
 from triagesim.cases import Case, Scale
-from triagesim.config import Features
+from triagesim.config import Features, Speculation
 from triagesim.engine import as_backend, iterate
 from triagesim.episode import Setup, play
 from triagesim.errors import InputError
-from triagesim.journal import Journal, Tally
+from triagesim.journal import Journal
+from triagesim.limits import Limits
 from triagesim.personas import Persona, Pool
 from triagesim.requests import ROLES, Role
 
@@ -40,17 +42,21 @@ def simulate(
     skip: Collection[str] = (),
     features: Features = NO_FEATURES,
     journal: str | Path | None = None,
+    speculation: Speculation = "auto",
 ) -> Iterator[dict[str, Any]]:
     """Simulate episodes and yield each as it finishes, as a dict that is one line of JSON.
 
     Args:
         nurse_llm, patient_llm: backends (`load_backend`), or objects with `model` and `complete(requests)`.
+        judge_llm: likewise, for the dialogue master; without it there is none.
+        max_regenerations: how often a rejected line goes back to its speaker, before the master writes it.
         algorithm: the scale for all cases; otherwise each case's `acuity_scale`, otherwise ESI.
         max_turns: questions that the nurse may ask; `min_questions` before it may end.
         sampling: options by role (nurse, patient, judge, script), over the model's own.
         skip: ids of episodes to leave out.
         journal: a folder that keeps every answer; with it, a run that was stopped asks nothing twice. One simulation
             at a time.
+        speculation: how far calls run ahead of the checks they depend on; it changes no episode.
 
     Raises:
         InputError, TypeError: an argument isn't what it should be; at the call, not at the first `next`.
@@ -64,8 +70,10 @@ def simulate(
         raise InputError("min_questions and max_regenerations are 0 or more")
     if algorithm not in (None, "esi", "ats"):
         raise InputError(f"algorithm is {algorithm!r}; expected esi or ats")
-    if judge_llm is not None or any(features.model_dump().values()):
-        raise InputError("this version has no dialogue master yet: judge_llm is None and features are off")
+    if judge_llm is None and features.appearance:
+        raise InputError("the feature appearance needs a dialogue master: give judge_llm")
+    if speculation not in get_args(Speculation):
+        raise InputError(f"speculation is {speculation!r}; expected one of {', '.join(get_args(Speculation))}")
     if unknown := set(sampling or {}) - set(ROLES):
         raise InputError(f"sampling: unknown role {', '.join(sorted(unknown))}; expected {', '.join(ROLES)}")
     counts = Counter(case.case_id.lower() for case in chosen)
@@ -74,8 +82,11 @@ def simulate(
             f"case ids are unique (without regard to upper and lower case); twice there: {', '.join(twice)}"
         )
 
-    adapted = {id(given): as_backend(given) for given in (nurse_llm, patient_llm)}
     models: dict[Role, Any] = {"nurse": nurse_llm, "patient": patient_llm}
+    if judge_llm is not None:
+        models |= {"judge": judge_llm, "script": judge_llm}
+    adapted = {id(given): as_backend(given) for given in models.values()}
+    share_devices(adapted.values())
     setup = Setup(
         {role: Seat(adapted[id(llm)], sampling=dict((sampling or {}).get(role, {}))) for role, llm in models.items()},
         Pool(nurse_personas, "nurse"),
@@ -83,8 +94,10 @@ def simulate(
         algorithm=algorithm,
         max_turns=max_turns,
         min_questions=min_questions,
+        max_regenerations=max_regenerations,
         seed=seed,
         features=features,
+        speculation=speculation,
     )
     done = set(skip)
     jobs = [(case, k) for case in chosen for k in range(episodes_per_case) if f"{case.case_id}-{k}" not in done]
@@ -92,7 +105,7 @@ def simulate(
 
 
 def run(
-    jobs: list[tuple[Case, int]], setup: Setup, journal: Path | None, concurrency: int, tally: Tally | None = None
+    jobs: list[tuple[Case, int]], setup: Setup, journal: Path | None, concurrency: int, limits: Limits | None = None
 ) -> Generator[dict[str, Any]]:
     """Play (case, episode number) jobs, at most `concurrency` at once, and yield the artifacts as they finish.
 
@@ -100,13 +113,15 @@ def run(
         StopRun: from any of them; the others are stopped, and all that was answered is in the journal.
     """
 
+    bounds = limits or Limits()
+
     async def work(emit: Callable[[Any], None]) -> None:
-        book = await asyncio.to_thread(Journal, journal, [case.case_id for case, _ in jobs], tally)
+        book = await asyncio.to_thread(Journal, journal, [case.case_id for case, _ in jobs], bounds.tally)
         waiting = iter(jobs)
 
         async def worker() -> None:
             for case, number in waiting:
-                emit(await play(case, number, setup, book))
+                emit(await play(case, number, setup, book, bounds))
                 await asyncio.sleep(0)  # a backend that never waits must not keep a stop from being heard
 
         workers = [asyncio.ensure_future(worker()) for _ in range(min(concurrency, len(jobs)))]

@@ -10,6 +10,8 @@ from typing import Any
 
 from triagesim.errors import InputError
 from triagesim.journal import read_records
+from triagesim.limits import stop_mark
+from triagesim.usage import Account, counted
 
 
 def main(arguments: list[str]) -> int:
@@ -19,14 +21,20 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     run = _json(Path("results/config.json"))
     folder = args.journal or Path(run.get("journal", {}).get("dir", "journal"))
-    journals = journals_below(folder)
-    if not journals:
+    journals, why = journals_below(folder), stop_mark(folder)
+    if not journals and why is None:
         raise InputError(f"{folder}: no journal there; run snakemake first, or name the folder (<out>.journal)")
-    print(f"{'pairing':<24}{'done':>7}{'skipped':>9}{'failed':>8}{'calls':>9}{'tokens':>12}{'USD':>9}")
+    heads = ("done", "skipped", "failed", "calls", "retries")
+    print(f"{'pairing':<24}{''.join(f'{head:>9}' for head in heads)}{'tokens':>13}{'USD':>9}")
+    failures: Counter[str] = Counter()
     for path in journals:
-        state = status_of(path)
-        row = f"{path.name:<24}{state['done']:>7}{state['skipped']:>9}{state['failed']:>8}{state['calls']:>9}"
-        print(f"{row}{state['tokens']:>12,}{state['cost']:>9.2f}")
+        account = Account.of(read_records(path))
+        failures += account.failures
+        print(f"{path.name:<24}{_row(account)}")
+    if failures:
+        print(f"failed tries: {', '.join(counted(failures))}")
+    if why is not None:
+        print(f"stopped: {why}")
     return 0
 
 
@@ -36,25 +44,11 @@ def journals_below(folder: Path) -> list[Path]:
     return [path for path in candidates if path.is_dir() and any(path.glob("[0-9][0-9]/*.jsonl"))]
 
 
-def status_of(folder: Path) -> dict[str, Any]:
-    """Episodes done, skipped and failed (given up and not finished since), calls, tokens and dollars of a journal."""
-    ended: dict[str, str] = {}
-    given_up: dict[str, int] = Counter()
-    calls, tokens, cost = set(), 0, 0.0
-    for record in read_records(folder):
-        if "key" in record and record["key"] not in calls:
-            calls.add(record["key"])
-            prompt, completion, _, _, dollars = record["usage"]
-            tokens += prompt + completion
-            cost += dollars
-        elif "done" in record:
-            ended[record["episode"]] = record["done"]
-        elif "gave_up" in record:
-            given_up[record["episode"]] += 1
-    states = Counter(ended.values())
-    failed = len(given_up.keys() - ended.keys())
-    done, skipped = states["ok"], states["skipped"]
-    return {"done": done, "skipped": skipped, "failed": failed, "calls": len(calls), "tokens": tokens, "cost": cost}
+def _row(account: Account) -> str:
+    states = Counter(account.ended.values())
+    counts = (states["ok"], states["skipped"], len(account.failed), account.calls, sum(account.failures.values()))
+    tokens = account.usage.prompt + account.usage.completion
+    return f"{''.join(f'{count:>9,}' for count in counts)}{tokens:>13,}{account.usage.cost:>9.2f}"
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines, write_json, write_table
 from triagesim.pairing import ResolvedPairing
-from triagesim.scoring import SCORE_KEYS, other_scale, score, summarize_scores
+from triagesim.scoring import SCORE_KEYS, leaked_label, other_scale, score, summarize_scores
 
-_HEAD = ("pairing", "episode_id", "case_id", "status", "algorithm", "other_scale", "labels")
+_HEAD = ("pairing", "episode_id", "case_id", "status", "algorithm", "other_scale", "leaked_label", "labels")
 _WORDS = {"true": True, "false": False, "": None}
 
 
@@ -25,13 +25,18 @@ def write_scores(episodes: Path, out: Path) -> None:
     for _, episode in read_lines(episodes):
         labels = sorted(set(episode.get("labels", {}).values()))
         head = [episode["pairing"], episode["episode_id"], episode["case"]["case_id"], episode["status"]]
-        head += [episode["algorithm"], other_scale(episode), "; ".join(labels)]
+        head += [episode["algorithm"], other_scale(episode), leaked_label(episode), "; ".join(labels)]
         rows.append([*head, *score(episode).values()])
     write_table(out, [*_HEAD, *SCORE_KEYS], rows)
 
 
-def summarise(scores: Iterable[Path], pairings: Iterable[Path], selected: Path, out_dir: Path) -> list[dict[str, Any]]:
-    """Write `summary.csv` and `summary.json` into `out_dir`: one row a pairing.
+def summarise(
+    scores: Iterable[Path], pairings: Iterable[Path], selected: Path, usage: Iterable[Path], out_dir: Path
+) -> list[dict[str, Any]]:
+    """Write `summary.csv`, `summary.json` (one row a pairing) and `usage.json` (what each pairing took) into `out_dir`.
+
+    Args:
+        usage: what each shard took, `<pairing>/<shard>.json`.
 
     Raises:
         InputError: the episodes don't add up to the selected cases; the text names what is missing or too much.
@@ -49,7 +54,22 @@ def summarise(scores: Iterable[Path], pairings: Iterable[Path], selected: Path, 
         rows.append(_row(pairing, found))
     write_table(out_dir / "summary.csv", list(rows[0]), [row.values() for row in rows])
     write_json(out_dir / "summary.json", {"cases": len(cases), "pairings": rows})
+    write_json(out_dir / "usage.json", total_usage(usage))
     return rows
+
+
+def total_usage(shards: Iterable[Path]) -> dict[str, Any]:
+    """What each pairing took, number by number over its shards' files (`triagesim.usage.Account.as_json`)."""
+    totals: dict[str, Any] = {}
+    for path in shards:
+        shard = json.loads(path.read_text(encoding="utf-8"))
+        total = totals.setdefault(path.parent.name, {})
+        for key, value in shard.items():
+            if isinstance(value, dict):
+                total[key] = dict(Counter(total.get(key, {})) + Counter(value))
+            else:
+                total[key] = total.get(key, 0) + value
+    return totals
 
 
 def closing_lines(results: Path) -> str:
@@ -97,13 +117,15 @@ def read_table(path: Path, *, raw: bool = False) -> Iterator[dict[str, Any]]:
 def _row(pairing: ResolvedPairing, found: list[dict[str, Any]]) -> dict[str, Any]:
     ok = [row for row in found if row["status"] == "ok"]
     counts = {status: sum(row["status"] == status for row in found) for status in ("ok", "skipped", "error")}
-    graded = [row if not row["other_scale"] else {**row, "correct": None} for row in ok]
+    graded = [{**row, "correct": None} if row["other_scale"] or row["leaked_label"] else row for row in ok]
     labels = sorted({row["labels"] for row in found if row["labels"]})
-    models = {f"{role}_model": seated.name for role, seated in pairing.models.items()}
+    seated = {role: pairing.models.get(role) for role in ("nurse", "patient", "judge")}
+    models = {f"{role}_model": seat and seat.name for role, seat in seated.items()}
     summary = summarize_scores(graded)
     del summary["episodes"]
     head = {"pairing": pairing.name, **models, "labels": "; ".join(labels), "episodes": len(found)}
-    return {**head, **counts, "other_scale": sum(bool(row["other_scale"]) for row in ok), **summary}
+    ungraded = {why: sum(bool(row[why]) for row in ok) for why in ("other_scale", "leaked_label")}
+    return {**head, **counts, **ungraded, **summary}
 
 
 def _assert_complete(pairing: ResolvedPairing, found: list[dict[str, Any]], cases: list[str]) -> None:

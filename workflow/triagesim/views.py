@@ -74,6 +74,21 @@ class CaseFacts(Facts):
     prior_ed_visits: int | None = None
 
 
+class Redraft(_View):
+    """A line that the dialogue master rejected, for the speaker who writes it anew."""
+
+    draft: str
+    critique: str
+
+
+class Belief(_View):
+    """The nurse's own last assessment, shown with the feature belief_state."""
+
+    explanation: str
+    triage: int
+    confidence: str
+
+
 class NurseView(_View):
     """What the nurse knows before a step.
 
@@ -84,6 +99,10 @@ class NurseView(_View):
         actions, vitals_open: what the next step may do.
         heard_reply: the last line is a reply that the nurse hasn't acted on yet.
         infer: the vital that could not be measured and must be asked about now, or None.
+        appearance: what the dialogue master sees of the patient, by aspect (feature appearance).
+        belief: with the feature belief_state.
+        feedback: how near the last level is to the true one (feature feedback: it leaks the label).
+        redraft: the nurse's own last draft of this step, which was rejected.
     """
 
     algorithm: Literal["esi", "ats"]
@@ -99,6 +118,10 @@ class NurseView(_View):
     questions_asked: int
     questions_left: int
     infer: Vital | None
+    appearance: dict[str, str] | None = None
+    belief: Belief | None = None
+    feedback: str | None = None
+    redraft: Redraft | None = None
 
 
 class PatientView(_View):
@@ -107,6 +130,7 @@ class PatientView(_View):
     facts: Facts
     persona: dict[str, str]
     dialogue: tuple[Spoken, ...]
+    redraft: Redraft | None = None
 
 
 class ArrivalView(_View):
@@ -125,6 +149,17 @@ class ScriptView(_View):
 
     facts: CaseFacts
     persona: dict[str, str]
+
+
+class AppearanceView(_View):
+    """For what can be seen of the patient (feature appearance); `facts` without the script.
+
+    Attributes:
+        rejected: banned words of the answer before this one, which is asked for once more.
+    """
+
+    facts: CaseFacts
+    rejected: tuple[str, ...] = ()
 
 
 class PatientLineView(_View):
@@ -146,6 +181,7 @@ class NurseLineView(_View):
     Attributes:
         vitals: measured so far, as in `NurseView`.
         action: what the line is said with.
+        appearance: as in `NurseView`.
     """
 
     facts: Facts
@@ -154,6 +190,7 @@ class NurseLineView(_View):
     vitals: dict[Vital, str | None]
     action: Literal["check_vital", "utterance", "end"]
     draft: str
+    appearance: dict[str, str] | None = None
 
 
 class EditView(_View):
@@ -175,7 +212,8 @@ class ReadingView(_View):
     record: dict[str, str]
 
 
-MasterView = ArrivalView | ScriptView | PatientLineView | NurseLineView | EditView | ReadingView
+MasterView = ArrivalView | ScriptView | AppearanceView | PatientLineView | NurseLineView | EditView | ReadingView
+View = NurseView | PatientView | MasterView
 
 
 def facts_for(viewer: Viewer, case: Case, *, age_group: str | None, unwell: str) -> Facts:

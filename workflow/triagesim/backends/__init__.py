@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,8 +17,9 @@ def load_backend(spec: str, **options: Any) -> Backend:
     """Make a backend from a model specification, `<backend>:<model>`; nothing is loaded yet.
 
     Args:
-        spec: `agenda`, or `llamacpp:smollm2-135m-instruct`; what is behind the first colon may hold more.
-        options: the backend's own (context, slots …).
+        spec: `agenda`, `llamacpp:smollm2-135m-instruct`, `vllm:<path or hub id>`, `openrouter:<model id>`,
+            `openai:<model id>`; what is behind the first colon may hold more.
+        options: the backend's own (context, slots, max_model_len, base_url …).
 
     Raises:
         InputError: no such backend, or an option that it doesn't have.
@@ -41,7 +43,8 @@ def configured_backend(model: BaseModel, runtime: dict[str, Any]) -> Backend:
     Args:
         runtime: options that change no answer (slots, threads), over the entry's own.
     """
-    options = {**model.model_dump(exclude={"backend", "model", "sampling", "prompts"}), **runtime}
+    own = model.model_dump(exclude={"backend", "model", "sampling", "prompts"}, exclude_none=True)
+    options = {**own, **runtime}
     return load_backend(f"{model.backend}:{getattr(model, 'model', '')}", **options)  # type: ignore[attr-defined]
 
 
@@ -54,4 +57,19 @@ def _make(kind: str, model: str, options: dict[str, Any]) -> Backend:
         from triagesim.backends.llamacpp import LlamaCpp
 
         return LlamaCpp(model, **options)
-    raise InputError(f"model {kind}:{model}: this version can't run {kind} yet; it has agenda and llamacpp")
+    if kind == "vllm":
+        from triagesim.backends.vllm import VLLM
+
+        return VLLM(model, **options)
+    from triagesim.backends.hosted import OpenAICompatible, OpenRouter
+
+    return (OpenRouter if kind == "openrouter" else OpenAICompatible)(model, **options)
+
+
+def share_devices(backends: Iterable[Backend]) -> None:
+    """Let the vLLM models of a run share one device: each that sets no share of its memory gets an even one."""
+    backends = list(backends)
+    if any(backend.model.startswith("vllm:") for backend in backends):
+        from triagesim.backends.vllm import split_memory
+
+        split_memory(backends)

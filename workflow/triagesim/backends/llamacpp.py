@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from triagesim.errors import AnswerError, BackendError, InputError
 from triagesim.fetch import Entry, catalogue, locate
+from triagesim.grammar import MAX_ITEMS, bounded
 from triagesim.jsonl import dumps
 from triagesim.requests import Completion, Request, Usage
 
@@ -29,17 +30,11 @@ SAMPLING: dict[str, float] = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
 }
-#: Items of a list whose schema sets no limit: a small model can fail to end one.
-MAX_ITEMS = 8
 
 # A cancelled call stops between two batches: so many prompt tokens are read in well under a second.
 _BATCH = 128
 # Memory for the prompts of dialogues that wait; the library's own limit is 8 GiB.
 _CACHE_MIB = 512
-# Keywords that llguidance can't hold: it would let any text through, without a word.
-_UNENFORCED = frozenset({"uniqueItems", "not"})
-_MAPS_OF_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
-_VALUES = frozenset({"enum", "const", "default", "examples", "required"})
 
 
 class LlamaCpp:
@@ -85,9 +80,15 @@ class LlamaCpp:
         }
         self._slots, self._context, self._max_string = slots, context, max_string
         self._threads = threads or len(os.sched_getaffinity(0))
+        self._in_flight = 0
         self._closing = Event()
         self._pool: ThreadPoolExecutor | None = None
         self._server: Any = None
+
+    @property
+    def spare(self) -> bool:
+        """Whether a slot is free."""
+        return self._in_flight < self._slots
 
     def _fingerprint(self, models: dict[str, Entry]) -> str:
         """What tells this model file from others, whether it is there yet or not."""
@@ -156,9 +157,11 @@ class LlamaCpp:
         assert self._pool is not None, "start() comes first"
         body = self._body(request)
         cancelled = Event()
+        self._in_flight += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, self._generate, body, cancelled)
         finally:
+            self._in_flight -= 1
             cancelled.set()
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -240,29 +243,3 @@ def grammar(schema: str, max_string: int) -> str:
     compact = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
     text: str = xllamacpp.json_schema_to_grammar({**bounded(json.loads(schema), max_string), "x-guidance": compact})
     return text
-
-
-def bounded(schema: Any, max_string: int) -> Any:
-    """A copy of a JSON Schema in which every string and list ends, without what llguidance can't hold.
-
-    Strings get `maxLength` (at most `max_string`), lists without a limit `maxItems`; `uniqueItems` and `not` go.
-    """
-    if isinstance(schema, list):
-        return [bounded(item, max_string) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    kept: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in _MAPS_OF_SCHEMAS:
-            kept[key] = {name: bounded(part, max_string) for name, part in value.items()}
-        elif key in _VALUES:
-            kept[key] = value
-        elif key not in _UNENFORCED:
-            kept[key] = bounded(value, max_string)
-    types = kept.get("type")
-    types = types if isinstance(types, list) else [types]
-    if "string" in types and not {"enum", "const"} & kept.keys():
-        kept["maxLength"] = min(kept.get("maxLength", max_string), max_string)
-    if "array" in types:
-        kept.setdefault("maxItems", MAX_ITEMS)
-    return kept

@@ -26,6 +26,7 @@ class Agenda:
     local = True
     reads: Literal["view"] = "view"
     label = "baseline without a language model"
+    spare = True
 
     def __init__(self) -> None:
         self.identity: dict[str, Any] = {"backend": "agenda", "rules": RULES}

@@ -1,4 +1,4 @@
-"""The agenda's dialogue master, by rules: would the patient talk at all, and the line that it writes itself.
+"""The agenda's dialogue master, by rules: would the patient talk at all, what is seen of it, and the master's own line.
 
 Its other parts: `scripting` (the patient's script), `patient_check` and `nurse_check` (every line), `recording` (every
 exchange).
@@ -17,13 +17,18 @@ from triagesim.backends.agenda.patient import reply
 from triagesim.backends.agenda.patient_check import check_patient
 from triagesim.backends.agenda.recording import reading
 from triagesim.backends.agenda.scripting import script
-from triagesim.backends.agenda.understanding import ask, tell_apart
+from triagesim.backends.agenda.story import story_of
+from triagesim.backends.agenda.triage import Facts as Known
+from triagesim.backends.agenda.triage import Rule, rule
+from triagesim.backends.agenda.understanding import ask, pain_score, read, tell_apart
 from triagesim.backends.agenda.wording import Picker, start_large
-from triagesim.judging import Edit, InSitu
+from triagesim.judging import Appearance, Edit, InSitu
 from triagesim.requests import Answer
 from triagesim.resources import load_yaml
 from triagesim.views import (
+    AppearanceView,
     ArrivalView,
+    CaseFacts,
     EditView,
     Facts,
     MasterView,
@@ -45,6 +50,8 @@ def judge(view: MasterView, seed: int) -> Answer:
             return in_situ(view)
         case ScriptView():
             return script(view, seed)
+        case AppearanceView():
+            return appearance(view, seed)
         case PatientLineView():
             return check_patient(view)
         case NurseLineView():
@@ -77,6 +84,16 @@ def in_situ(view: ArrivalView) -> InSitu:
     for name, value in filled.items():
         text = text.replace(f"{{{name}}}", value)
     return InSitu(reasoning=text, conversation=reason is None)
+
+
+def appearance(view: AppearanceView, seed: int) -> Appearance:
+    """What is seen of the patient, aspect by aspect, from the complaint, the vital signs and the pain."""
+    known, picker = _on_sight(view.facts), Picker(seed, [])
+    seen = {
+        aspect: picker.pick(next(wordings for holds, wordings in rules if holds.holds(known)))
+        for aspect, rules in _looks().items()
+    }
+    return Appearance(**seen)
 
 
 def edit(view: EditView, seed: int) -> Edit:
@@ -121,6 +138,31 @@ def _wordings(draft: str) -> list[str]:
         if (asks and asks <= question.findings) or ("topic" in entry and entry["topic"] in question.topics):
             return [text.replace("{it}", "this") for text in (*entry["closed"], *entry["open"])]
     return []
+
+
+def _on_sight(facts: CaseFacts) -> Known:
+    """What decides how the patient looks."""
+    complaint = Facts(chief_complaint=facts.chief_complaint)
+    present = set(read(facts.chief_complaint or "").present)
+    present.update(name for piece in story_of(complaint).pieces("complaint") for name in piece.findings)
+    arrival = (facts.arrival_transport or "").lower()
+    present |= {"older"} if facts.age_group == "older" else set()
+    present |= {"ambulance"} if "ambulance" in arrival or "helicopter" in arrival else set()
+    numbers: dict[str, float] = {name: value for name, value in facts.vitals.items() if value is not None}
+    if numbers.get("temperature", 0) >= 50:
+        numbers["temperature"] = (numbers["temperature"] - 32) / 1.8
+    pain = pain_score(facts.pain or "", asked=True)
+    return Known(frozenset(present), numbers if pain is None else {**numbers, "pain": pain})
+
+
+@cache
+def _looks() -> dict[str, list[tuple[Rule, list[str]]]]:
+    """The rules of each aspect with what they say."""
+    data: dict[str, Any] = load_yaml("agenda/master.yaml")["appearance"]
+    return {
+        aspect: [(rule({**entry, "says": aspect}), entry["says"]) for entry in entries]
+        for aspect, entries in data.items()
+    }
 
 
 @cache
