@@ -957,3 +957,24 @@ def test_answers_do_not_depend_on_the_order_of_sets() -> None:
         for hash_seed in ("0", "1", "2")
     }
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "reply", "field", "text"),
+    [
+        (
+            "What allergies do you know of?",
+            "Only penicillin. I take losartan and a water tablet.",
+            "allergies",
+            "Penicillin",
+        ),
+        ("What medicines do you take?", "I take losartan. I'm allergic to penicillin.", "medications", "Losartan"),
+        ("Any allergies?", "Yes, penicillin. It gives me a rash.", "allergies", "Penicillin. It gives me a rash"),
+    ],
+)
+def test_an_answer_about_one_list_puts_nothing_of_the_other_into_it(
+    question: str, reply: str, field: str, text: str
+) -> None:
+    record = dict.fromkeys(RECORD_FIELDS, UNKNOWN)
+    answer = judge(ReadingView(question=question, reply=reply, record=record))
+    assert getattr(answer.record, field) == text

@@ -72,7 +72,9 @@ def parser() -> argparse.ArgumentParser:
     models.add_argument("--judge-model", metavar="SPEC", help="turns the dialogue master on")
     models.add_argument("--prompts", choices=("full", "compact"), default="full", help="compact suits small models")
     models.add_argument("--sampling", type=_object, default={}, metavar="JSON", help='{"nurse": {"temperature": 0.7}}')
-    models.add_argument("--model-args", type=_object, default={}, metavar="JSON", help="options of every backend")
+    models.add_argument(
+        "--model-args", type=_object, default={}, metavar="JSON", help="options of every model, or by its SPEC"
+    )
     models.add_argument("--vllm-args", type=_object, default={}, metavar="JSON", help="options of every vLLM engine")
     models.add_argument("--openrouter-args", type=_object, default={}, metavar="JSON", help="options of OpenRouter")
     data = made.add_argument_group("data")
@@ -172,9 +174,10 @@ def _backends(args: argparse.Namespace) -> dict[Any, Any]:
     elif args.appearance:
         raise InputError("--appearance needs a dialogue master: give --judge-model")
     own = {"vllm": args.vllm_args, "openrouter": args.openrouter_args}
+    by_spec = {spec: args.model_args.pop(spec, {}) for spec in dict.fromkeys(specs.values())}
     made = {
-        spec: load_backend(spec, **args.model_args, **own.get(spec.partition(":")[0], {}))
-        for spec in dict.fromkeys(specs.values())
+        spec: load_backend(spec, **args.model_args, **own.get(spec.partition(":")[0], {}), **options)
+        for spec, options in by_spec.items()
     }
     share_devices(made.values())
     return {role: made[spec] for role, spec in specs.items()}

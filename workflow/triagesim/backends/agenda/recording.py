@@ -98,6 +98,8 @@ class _Record:
             self._add(field, _data()["none"])
         elif field == "onset_and_course":
             self._add(field, _words(exchange.reply, when=True))
+        elif field in _data()["aside"]:
+            self._add(field, _listed(exchange.reply, field))
         elif exchange.kind != "declined":
             self._add(field, _words(exchange.reply))
 
@@ -186,13 +188,23 @@ def _words(reply: str, *, when: bool = False) -> str:
     """
     sentences = [text for text in tell_apart(reply) if not _is_aside(text)] or [reply]
     telling = [text for text in sentences if (told("onset", text) if when else _field_of_any(text))]
-    texts = []
-    for text in (telling or sentences[: 1 if when else 2])[: _data()["sentences"]]:
-        text = _pattern("fillers").sub("", text)
-        texts.append(start_large(_pattern("lead_in").sub("", text.strip()).strip(" ,…")))
+    return _tidy((telling or sentences[: 1 if when else 2])[: _data()["sentences"]])
+
+
+def _tidy(sentences: list[str]) -> str:
+    """Sentences without lead-ins and fillers, cut where they grow too long."""
+    texts = [_pattern("fillers").sub("", text) for text in sentences]
+    texts = [start_large(_pattern("lead_in").sub("", text.strip()).strip(" ,…")) for text in texts]
     words = " ".join(text for text in texts if text).split()
     most = _data()["most_words"]
     return " ".join(words[:most]).rstrip(" .,") + (" …" if len(words) > most else "")
+
+
+def _listed(reply: str, field: str) -> str:
+    """The medicines or the allergies that a reply names, in its own words, without what it says of the other list."""
+    other = re.compile(_data()["aside"][field], re.IGNORECASE)
+    sentences = [text for text in tell_apart(reply) if not _is_aside(text)]
+    return _tidy([text for text in sentences if not other.search(text)][: _data()["sentences"]]) or _words(reply)
 
 
 def _field_of_any(text: str) -> bool:
