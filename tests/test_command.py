@@ -7,21 +7,25 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from triagesim.jsonl import read_lines
+from actors import personas
+from fault_server import FaultServer
+from triagesim.jsonl import dumps, read_lines
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "resources" / "cases" / "examples.jsonl"
 VIGNETTES = ROOT / "resources" / "cases" / "vignettes.jsonl"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
 OPTIONS = (
-    *("--model", "--nurse-model", "--patient-model", "--cases", "--nurse-personas", "--patient-personas", "--out"),
-    *("--algorithm", "--limit", "--episodes-per-case", "--max-turns", "--min-questions", "--sampling"),
-    *("--concurrency", "--seed"),
+    *("--model", "--nurse-model", "--patient-model", "--judge-model", "--cases", "--nurse-personas"),
+    *("--patient-personas", "--out", "--algorithm", "--limit", "--episodes-per-case", "--max-turns"),
+    *("--min-questions", "--max-regenerations", "--sampling", "--vllm-args", "--openrouter-args", "--model-args"),
+    *("--concurrency", "--seed", "--appearance", "--belief-state", "--feedback", "--time-limit", "--stop-at"),
 )
 COMMAND = [sys.executable, "-m", "triagesim.cli"]
 
@@ -79,14 +83,57 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(tmp_path: Path) -> None
     assert sorted(out.read_bytes().splitlines()) == sorted(whole.splitlines())
 
 
-def test_a_file_of_another_specification_is_refused_with_the_difference(tmp_path: Path) -> None:
-    out = tmp_path / "run.jsonl"
-    simulate(out)
-    before = out.read_bytes()
-    refused = simulate(out, "--seed", 7)
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FaultServer, list[Any], Path]]:
+    """The played server, the options and the output of a run with a dialogue master."""
+    folder = tmp_path_factory.mktemp("judged")
+    for number in (20, 21):
+        rows = [persona.model_dump_json() for persona in personas("patient", number)]
+        (folder / f"{number}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    with FaultServer() as server:
+        options = ["--model", "openai:m", "--judge-model", "openai:m", "--model-args", dumps({"base_url": server.url})]
+        options += ["--cases", EXAMPLES, "--limit", 1, "--max-turns", 1, "--patient-personas", folder / "20.jsonl"]
+        options += ["--provenance", "synthetic", "--out", folder / "run.jsonl"]
+        done = triagesim(*options)
+        assert done.returncode == 0, done.stderr
+        yield server, options, folder / "run.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("options", "difference"),
+    [
+        (["--judge-model", "openai:other"], 'models.judge.model: "m", now "other"; models.script.model: "m", now'),
+        (["--max-regenerations", 2], "max_regenerations: 1, now 2"),
+        (["--belief-state"], "features.belief_state: false, now true"),
+        (["--prompts", "compact"], 'prompts.nurse: "'),
+        (["--sampling", '{"script": {"temperature": 0.1}}'], "models.script.sampling.temperature: null, now 0.1"),
+        (["--seed", 7], "seed: 0, now 7"),
+        (["--patient-personas", "21.jsonl"], 'patient_personas: "'),
+        (["--algorithm", "ats"], 'algorithm: null, now "ats"'),
+    ],
+)
+def test_a_resume_of_another_run_is_refused_with_the_difference_and_asks_nothing(
+    options: list[Any], difference: str, judged: tuple[FaultServer, list[Any], Path]
+) -> None:
+    server, first, out = judged
+    before, asked = out.read_bytes(), len(server.asked)
+    files = sorted(out.parent.rglob("*"))
+    refused = triagesim(*first, *options, cwd=out.parent)
     assert refused.returncode == 2
-    assert "seed: 0, now 7" in refused.stderr
-    assert out.read_bytes() == before
+    assert refused.stderr.startswith(f"error: {out}: was made by another specification (")
+    assert difference in refused.stderr
+    assert "name another --out" in refused.stderr
+    assert (out.read_bytes(), len(server.asked)) == (before, asked)
+    assert sorted(out.parent.rglob("*")) == files
+
+
+def test_what_changes_no_result_is_no_other_run(judged: tuple[FaultServer, list[Any], Path]) -> None:
+    server, first, out = judged
+    before, asked = out.read_bytes(), len(server.asked)
+    work = ["--concurrency", 3, "--speculation", "full", "--budget-tokens", 10**9, "--time-limit", "1:00:00"]
+    again = triagesim(*first, *work)
+    assert again.returncode == 0, again.stderr
+    assert (out.read_bytes(), len(server.asked)) == (before, asked)
 
 
 def test_arguments_come_from_a_file_one_a_line(tmp_path: Path) -> None:
@@ -104,7 +151,11 @@ def test_arguments_come_from_a_file_one_a_line(tmp_path: Path) -> None:
         (["--model", "ollama:x"], "unknown backend 'ollama'"),
         (["--model", "llamacpp:"], "names no model"),
         (["--nurse-model", "agenda"], "no model for the patient"),
-        (["--model", "vllm:org/name"], "can't run vllm yet"),
+        (["--model", "openai:name"], "base_url"),
+        (["--model", "agenda", "--appearance"], "give --judge-model"),
+        (["--model", "agenda", "--time-limit", "1h"], "H:MM:SS"),
+        (["--model", "agenda", "--stop-at", "noon"], "2026-05-01T18:30"),
+        (["--model", "agenda", "--budget-usd", "-1"], "an amount above 0"),
         (["--model", "agenda", "--sampling", "{"], "not JSON"),
         (["--model", "agenda", "--sampling", '{"doctor": {}}'], "unknown role doctor"),
         (["--model", "agenda", "--max-turns", "0"], "whole number from 1"),
@@ -175,7 +226,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def driver(inputs: Path, folder: Path, fatal_call: int = 0, moment: str = "before") -> subprocess.CompletedProcess[str]:
-    counted = [str(ROOT / "tests" / "fatal.py"), str(folder / "counts"), str(fatal_call), moment]
+    counted = [str(ROOT / "tests" / "fatal.py"), "agenda", str(folder / "counts"), str(fatal_call), moment, "SIGKILL"]
     script = [str(ROOT / "workflow" / "scripts" / "simulate.py")]
     options: dict[str, Any] = {
         "--pairing": inputs / "agenda.json",
@@ -200,13 +251,13 @@ def unkilled(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[by
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", range(20))
+@pytest.mark.parametrize("kill", range(6))
 def test_a_killed_driver_goes_on_with_the_same_bytes_and_asks_no_answered_call_again(
     kill: int, inputs: Path, unkilled: tuple[bytes, list[str]], tmp_path: Path
 ) -> None:
     whole, calls = unkilled
-    moment = ("before", "after")[kill % 2]
-    fatal_call = 1 + kill * (len(calls) - 1) // 20
+    moment = ("before", "after", "kept")[kill % 3]
+    fatal_call = 1 + kill * (len(calls) - 1) // 6
     killed = driver(inputs, tmp_path, fatal_call, moment)
     assert killed.returncode == -signal.SIGKILL
     assert not (tmp_path / "1-of-1.jsonl").exists()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
+from collections import Counter
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import Puppet, a_case, personas
-from triagesim import simulate
-from triagesim.errors import StopRun
+from triagesim import Features, simulate
+from triagesim.errors import BackendError, StopRun
 from triagesim.journal import Journal, bucket, read_records, shard_lock
 from triagesim.requests import CallName, Completion, Request, Usage
 
@@ -81,6 +85,115 @@ def test_a_crash_at_any_byte_loses_no_answer_that_was_kept(
     assert not kept & set(asked_again)
     assert sorted(kept | set(asked_again)) == calls
     assert len(asked_again) == len(set(asked_again))
+
+
+def mark(request: Request) -> str:
+    """A request's fingerprint."""
+    return sha256(json.dumps([str(request.name), request.messages]).encode()).hexdigest()[:16]
+
+
+class Moody(Puppet):
+    """Every role at once, after as many turns of the loop as the request's seed says; now and then an answer is of no
+    use, and a call of the dialogue master fails for good. An answer's `model` and a failure's text hold the request's
+    fingerprint, so the journal says what was asked.
+    """
+
+    reads: Literal["messages", "view"] = "messages"
+    local = True
+    label = None
+    spare = True
+    identity = {"backend": "moody"}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__("moody", rejects=0.2)
+        self.asked_for: Counter[str] = Counter()
+        self.cancelled = 0
+
+    async def start(self) -> None:
+        """Nothing to load."""
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+    async def complete(self, request: Request) -> Any:  # type: ignore[override]
+        self.requests.append(request)
+        chance = random.Random(f"mood {request.seed}")
+        try:
+            for _ in range(chance.randrange(12)):
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if request.role in ("judge", "script") and chance.random() < 0.03:
+            raise BackendError(f"out of order <{mark(request)}>", kind="server")
+        self.asked_for[mark(request)] += 1
+        text = "{}" if chance.random() < 0.04 else self.answer(request)
+        return Completion(text, usage=Usage(9, 4, cost=0.25), model=mark(request))
+
+
+def play_judged(llm: Moody, journal: Path, speculation: Any) -> list[str]:
+    episodes = simulate(
+        CASES[:4],
+        nurse_llm=llm,
+        patient_llm=llm,
+        judge_llm=llm,
+        nurse_personas=personas("nurse"),
+        patient_personas=personas("patient"),
+        max_turns=3,
+        features=Features(appearance=True),
+        speculation=speculation,
+        journal=journal,
+    )
+    return sorted(json.dumps(episode) for episode in episodes)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], set[str], int]:
+    """An uninterrupted run with a dialogue master: its episodes, what it asked for, the size of its journal."""
+    folder, llm = tmp_path_factory.mktemp("judged"), Moody()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("triagesim.calls.PAUSE", 0)
+        episodes = play_judged(llm, folder, "off")
+    said = "".join(episodes)
+    assert {json.loads(text)["status"] for text in episodes} == {"ok"}
+    assert all(part in said for part in ("out of order <", '"edited": true', '"appearance": {', '"passed": null'))
+    assert any(record.get("failed") == "invalid" for record in read_records(folder))
+    return episodes, set(llm.asked_for), sum(path.stat().st_size for path in folder.rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize("speculation", ["off", "reading", "full"])
+def test_a_finished_run_is_played_again_without_a_call_also_where_the_master_failed(
+    speculation: str, judged: tuple[list[str], set[str], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triagesim.calls.PAUSE", 0)
+    first, second = Moody(), Moody()
+    assert play_judged(first, tmp_path, speculation) == judged[0]
+    assert len(first.requests) > sum(first.asked_for.values())
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")}
+    assert play_judged(second, tmp_path, "off") == judged[0]
+    assert second.requests == []
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == before
+
+
+@pytest.mark.parametrize("point", range(200))
+def test_a_crash_at_any_byte_of_a_run_with_a_master_loses_no_answer_that_was_kept(
+    point: int, judged: tuple[list[str], set[str], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    episodes, needed, size = judged
+    speculation = ("off", "reading", "full")[point % 3]
+    monkeypatch.setattr("triagesim.calls.PAUSE", 0)
+    before, after = Moody(), Moody()
+    with monkeypatch.context() as patch:
+        crash_after(patch, size * point // 200)
+        with pytest.raises(Crash):
+            play_judged(before, tmp_path, speculation)
+    kept = {record["model"] for record in read_records(tmp_path) if record.get("finish", "error") != "error"}
+    assert play_judged(after, tmp_path, speculation) == episodes
+    assert not kept & after.asked_for.keys()
+    assert needed <= kept | after.asked_for.keys()
+    if speculation == "off":
+        assert needed == kept | after.asked_for.keys()
+        assert set(after.asked_for.values()) <= {1}
 
 
 def test_a_torn_line_is_passed_over_and_the_first_whole_line_of_a_key_wins(tmp_path: Path) -> None:
@@ -183,3 +296,47 @@ def test_data_that_may_not_leave_never_reaches_a_backend_that_is_not_declared_lo
         options: dict[str, Any] = {"nurse_personas": personas("nurse"), "patient_personas": personas("patient")}
         assert list(simulate([a_case(provenance=provenance)], nurse_llm=llm, patient_llm=llm, **options))
         assert llm.requests
+
+
+def test_what_a_full_disk_tore_off_takes_no_later_answer_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, ["c0"])
+    journal.keep("c0", "a", NAME, Completion("one"))
+    real, left = os.write, [20]
+
+    def write(descriptor: int, data: bytes) -> int:
+        if not left[0]:
+            raise OSError(28, "No space left on device")
+        size, left[0] = left[0], 0
+        return real(descriptor, data[:size])
+
+    with monkeypatch.context() as patch:
+        patch.setattr("triagesim.journal.os.write", write)
+        with pytest.raises(StopRun, match="No space left"):
+            journal.keep("c0", "b", NAME, Completion("two"))
+    journal.keep("c0", "c", NAME, Completion("three"))
+    journal.close()
+    read = Journal(tmp_path, ["c0"])
+    assert [bool(read.find(key)) for key in "abc"] == [True, False, True]
+
+
+def test_a_judge_that_was_down_leaves_no_mark_on_an_episode_that_had_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triagesim.calls.PAUSE", 0)
+
+    class Down(Puppet):
+        def complete(self, requests: list[Request]) -> list[str | Exception]:
+            return [BackendError("no route", kind="connection") for _ in requests]
+
+    def judged(judge: Any) -> list[dict[str, Any]]:
+        llm, options = Puppet(), {"max_turns": 2, "concurrency": 1, "journal": tmp_path}
+        roles = {"nurse_personas": personas("nurse"), "patient_personas": personas("patient")}
+        return list(simulate(CASES, nurse_llm=llm, patient_llm=llm, judge_llm=judge, **roles, **options))
+
+    with pytest.raises(StopRun, match="answered none of the last 5 calls"):
+        judged(Down("judge"))
+    for episode in judged(Puppet("judge")):
+        assert "in_situ_error" not in episode
+        assert all(line["verification"]["passed"] for line in episode["history"] if line["actor"] != "system")

@@ -21,6 +21,7 @@ from triagesim.artifact import RECORD_FIELDS, UNKNOWN
 from triagesim.backends.agenda import Agenda
 from triagesim.cases import Case
 from triagesim.errors import BackendError, InputError, StopRun
+from triagesim.journal import read_records
 from triagesim.judging import Appearance, InSitu, LineCheck, NurseLineCheck, Reading, RecordNews, Script
 from triagesim.requests import Answer, Request
 from triagesim.resources import SCHEMAS
@@ -452,6 +453,48 @@ def test_a_discarded_answer_is_in_the_journal_and_in_no_episode(tmp_path: Path) 
         assert again.requests == []
     assert used["off"] == used["reading"] == used["full"] == asked["off"]
     assert asked["full"] > asked["off"]
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_discarded_call_in_flight_is_waited_for_where_it_is_paid_anyway(local: bool, tmp_path: Path) -> None:
+    class Slow(Async):
+        """Answers a reading only once its check was answered and acted upon."""
+
+        async def complete(self, request: Request) -> Any:  # type: ignore[override]
+            answer = await super().complete(request)
+            if request.name.purpose == "reading":
+                for _ in range(60):
+                    await asyncio.sleep(0)
+            return answer
+
+    llm = Slow(rejects=0.5)
+    llm.local = local  # type: ignore[misc]
+    options: dict[str, Any] = {"speculation": "reading", "max_turns": 4, "journal": tmp_path}
+    [episode] = run([a_case(provenance="synthetic")], llm, llm, llm, **options)
+    used = sum(role["calls"] for role in episode["usage"].values())
+    kept = {record["key"] for record in read_records(tmp_path) if "key" in record}
+    assert len(llm.requests) > used
+    assert len(kept) == (used if local else len(llm.requests))
+
+
+def test_a_run_that_must_stop_keeps_the_answers_that_are_on_their_way(tmp_path: Path) -> None:
+    class Broke(Async):
+        """Has no credit left at one call, while the other calls are on their way."""
+
+        async def complete(self, request: Request) -> Any:  # type: ignore[override]
+            if request.name.episode == "c0-0" and request.name.turn == 1:
+                self.requests.append(request)
+                raise StopRun("402: no credit")
+            answer = await super().complete(request)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return answer
+
+    llm = Broke()
+    with pytest.raises(StopRun, match="no credit"):
+        run([a_case(f"c{number}") for number in range(5)], None, llm, llm, journal=tmp_path)
+    kept = [record for record in read_records(tmp_path) if "key" in record]
+    assert len(kept) == len(llm.requests) - 1
 
 
 def test_nothing_runs_ahead_of_an_engine_without_room() -> None:

@@ -25,9 +25,10 @@ from triagesim.views import View
 #: Tries of a call that failed for a reason that may pass; the first pause between two and the longest, in seconds.
 TRIES = 6
 PAUSE = 0.5
-LONGEST_PAUSE = 120.0
+LONGEST_PAUSE = 600.0
 #: How much longer the second answer may be after one that was cut.
 LONGER = 2
+#: What an answer may take where neither the sampling nor the backend's identity says it.
 DEFAULT_MAX_TOKENS = 400
 #: Roles whose failed calls are kept as answers: their failure doesn't end an episode, so a replay has to fail alike.
 _MASTER: frozenset[Role] = frozenset({"judge", "script"})
@@ -96,7 +97,7 @@ class Caller:
         self._seed = seed
         self._limits = limits
         self._epoch = journal.epoch(episode)
-        self._foreseen: dict[str, asyncio.Task[Answered[Any]]] = {}
+        self._foreseen: dict[str, tuple[asyncio.Task[Answered[Any]], bool]] = {}
 
     async def ask(
         self,
@@ -117,7 +118,7 @@ class Caller:
         """
         call = self._call(role, view, output_type, purpose, turn, step, draft)
         begun = self._foreseen.pop(call.key, None)
-        return await (begun or self._answer(call))
+        return await (begun[0] if begun else self._answer(call))
 
     def foresee(
         self,
@@ -135,17 +136,25 @@ class Caller:
         if call.key not in self._foreseen:
             task = asyncio.ensure_future(self._answer(call))
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may ever ask
-            self._foreseen[call.key] = task
-        return self._foreseen[call.key]
+            self._foreseen[call.key] = (task, bool(call.seat.backend.local))
+        return self._foreseen[call.key][0]
 
     def spare(self, role: Role) -> bool:
         """Whether the role's engine would begin one more call at once."""
         return self._seats[role].backend.spare
 
     def drop(self) -> None:
-        """Discard what was foreseen and not asked for; calls in flight are cancelled."""
-        for task in self._foreseen.values():
-            task.cancel()
+        """Discard what was foreseen and not asked for: calls in flight are cancelled where that saves the work.
+
+        A provider is paid for the rest of a cancelled answer too, so that one is waited for (`Limits.leftovers`) and
+        kept.
+        """
+        for task, local in self._foreseen.values():
+            if local:
+                task.cancel()
+            elif not task.done():
+                self._limits.leftovers.add(task)
+                task.add_done_callback(self._limits.leftovers.discard)
         self._foreseen.clear()
 
     def _call(
@@ -169,20 +178,21 @@ class Caller:
                 return Answered(value, len(problems) + 1, usage)
             except ValidationError as error:
                 cut = completion.finish_reason == "length"
-                problem = "cut at the token limit" if cut else explain(error)
+                problem = "cut at the token limit" if cut else explain(error, "the answer")
             if fresh:
                 self._journal.note_failure(self._case.case_id, request.name, "truncated" if cut else "invalid")
             if problem in problems or len(problems) == 2:
                 raise GivenUp(f"{request.name}: {problem}", bad_answers=True)
             problems.append(problem)
-            request = self._anew(request, completion, problem)
+            request = self._anew(seat, request, completion, problem)
             key = call_key(seat, request)
 
-    def _anew(self, request: Request, completion: Completion, problem: str) -> Request:
+    def _anew(self, seat: Seat, request: Request, completion: Completion, problem: str) -> Request:
         """The request after an answer that can't be used: with a larger budget, or with the error fed back."""
         sampling, messages = request.sampling, request.messages
         if completion.finish_reason == "length":
-            had = max(int(sampling.get("max_tokens", DEFAULT_MAX_TOKENS)), completion.usage.completion)
+            own = seat.backend.identity.get("max_tokens", DEFAULT_MAX_TOKENS)
+            had = max(int(sampling.get("max_tokens", own)), completion.usage.completion)
             sampling = {**sampling, "max_tokens": LONGER * had}
         else:
             correction = f"That answer can't be used: {problem}. Answer again, with one JSON object as described."
@@ -220,6 +230,7 @@ class Caller:
                 self._limits.answered(backend.model)
                 return completion
             except AnswerError as error:
+                self._journal.note_failure(self._case.case_id, request.name, "refused")
                 raise GivenUp(f"{request.name}: {error}", bad_answers=True) from error
             except BackendError as error:
                 self._journal.note_failure(self._case.case_id, request.name, error.kind)

@@ -168,11 +168,11 @@ class Case(BaseModel):
         return None
 
 
-def explain(error: ValidationError) -> str:
-    """A pydantic error as `key: what was expected (found …)`, all of them in one line."""
+def explain(error: ValidationError, whole: str = "row") -> str:
+    """A pydantic error as `key: what was expected (found …)`, all of them in one line; `whole`: what has the keys."""
     parts = []
     for item in error.errors():
-        key = ".".join(map(str, item["loc"])) or "row"
+        key = ".".join(map(str, item["loc"])) or whole
         found = "" if item["type"] == "missing" else f" (found {item['input']!r:.60})"
         parts.append(f"{key}: {item['msg'].removeprefix('Value error, ')}{found}")
     return "; ".join(parts)

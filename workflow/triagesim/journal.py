@@ -4,7 +4,8 @@
 of its own and never reopens one, so a torn last line harms nothing and two jobs on a network file system don't meet.
 A line is one of
 
-- an answer: `key` (the hash of the call), `name`, `text`, `finish`, `usage`, `model`;
+- an answer: `key` (the hash of the call), `name`, `text`, `finish`, `usage`, `model`; one that ends with `error` is a
+  call of the dialogue master that failed for good, which counts only if its episode ended with it;
 - a failed try: `call` (its name), `failed` (`triagesim.errors.Kind`, or invalid, truncated: an answer of no use);
 - a give-up: `episode`, `gave_up` (its epoch, which the next run doesn't use again; null where no answer was to blame)
   and `why`;
@@ -20,6 +21,7 @@ import json
 import os
 import secrets
 import socket
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -84,22 +86,31 @@ class Journal:
         self._folder = folder
         self._files: dict[str, _File] = {}
         self._answers: dict[str, Completion] = {}
+        self._failures: dict[str, tuple[str, Completion]] = {}
         self._epochs: dict[str, int] = {}
         self._done: dict[str, str] = {}
+        self._closing = threading.Event()
+        self._syncing: threading.Thread | None = None
         if folder is not None:
             for name in sorted({bucket(case_id) for case_id in case_ids}):
                 for record in read_records(folder / name):
                     self._remember(record)
 
     def find(self, key: str) -> Completion | None:
-        """The stored answer of a call, if it was ever answered."""
+        """The stored answer of a call, if it was ever answered.
+
+        A failure (finish reason `error`) of an episode that never ended is none: the call is asked again.
+        """
         found = self._answers.get(key)
+        if found is None and key in self._failures:
+            episode, failure = self._failures[key]
+            found = failure if episode in self._done else None
         self._tally.replayed += found is not None
         return found
 
     def keep(self, case_id: str, key: str, name: CallName, completion: Completion) -> None:
-        """Store an answer; it is with the operating system before this returns."""
-        self._tally.asked += 1
+        """Store an answer, or a failure that stands for one; it is with the operating system before this returns."""
+        self._tally.asked += completion.finish_reason != "error"
         self._tally.tokens += completion.usage.prompt + completion.usage.completion
         self._tally.cost += completion.usage.cost
         self._append(
@@ -134,15 +145,27 @@ class Journal:
 
     def close(self) -> None:
         """Flush to the disk and close."""
+        self._closing.set()
+        if self._syncing is not None:
+            self._syncing.join()
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+    def _sync(self) -> None:
+        """Flush to the disk now and then, in a thread: the disk may be slow, and no call waits for it."""
+        while not self._closing.wait(SYNC_EVERY):
+            for file in list(self._files.values()):
+                file.sync()
 
     def _remember(self, record: dict[str, Any]) -> None:
         if "key" in record:
             usage = Usage(*record["usage"])
             answer = Completion(record["text"], record["finish"], usage, record["model"])
-            self._answers.setdefault(record["key"], answer)
+            if record["finish"] == "error":
+                self._failures.setdefault(record["key"], (record["name"].split("/")[0], answer))
+            else:
+                self._answers.setdefault(record["key"], answer)
         elif record.get("gave_up") is not None:
             self._epochs[record["episode"]] = max(self.epoch(record["episode"]), record["gave_up"] + 1)
         elif "done" in record:
@@ -153,10 +176,15 @@ class Journal:
             return
         name = bucket(case_id)
         try:
+            if self._syncing is None:
+                self._syncing = threading.Thread(target=self._sync, name="journal", daemon=True)
+                self._syncing.start()
             if name not in self._files:
                 self._files[name] = _File(self._folder / name / f"{process_name()}-{next(_numbers)}.jsonl")
             self._files[name].append(to_json(record) + b"\n")
         except OSError as error:
+            if name in self._files:  # what follows a torn line in a file would be lost with it
+                self._files.pop(name).close()
             raise StopRun(
                 f"{self._folder}: an answer can't be kept ({error.strerror}); free some space there"
             ) from None
@@ -177,15 +205,19 @@ class _File:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        self._synced = time.monotonic()
+        self._dirty = False
 
     def append(self, data: bytes) -> None:
         written = os.write(self._descriptor, data)
         while written < len(data):
             written += os.write(self._descriptor, data[written:])
-        if time.monotonic() - self._synced > SYNC_EVERY:
-            os.fsync(self._descriptor)
-            self._synced = time.monotonic()
+        self._dirty = True
+
+    def sync(self) -> None:
+        if self._dirty:
+            self._dirty = False
+            with contextlib.suppress(OSError):
+                os.fsync(self._descriptor)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

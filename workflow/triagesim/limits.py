@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from triagesim.errors import BackendError, StopRun
 from triagesim.governance import redact
@@ -31,12 +33,17 @@ class Limits:
         usd, tokens: what all journals below `root` may hold together; None is without a limit. A call that is in
             flight when the limit is reached is still paid.
         tally: what this process has asked for.
+
+    Attributes:
+        leftovers: paid calls in flight whose answers no episode waits for.
     """
 
     root: Path | None = None
     usd: float | None = None
     tokens: int | None = None
     tally: Tally = field(default_factory=Tally)
+    leftovers: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
+    _over: StopRun | None = field(default=None, init=False)
     _looked: float = field(default=-1e9, init=False)
     _counted: float = field(default=-1e9, init=False)
     _others: tuple[float, int] = field(default=(0.0, 0), init=False)
@@ -49,6 +56,8 @@ class Limits:
         Raises:
             StopRun: a sibling stopped the run, or the budget is spent.
         """
+        if self._over is not None:
+            raise StopRun(str(self._over), mark=self._over.mark)
         now = time.monotonic()
         if self.root is not None and now - self._looked > LOOK_EVERY:
             self._looked = now
@@ -56,6 +65,10 @@ class Limits:
                 raise StopRun(f"another job stopped the run: {said}", mark=False)
         if self.usd is not None or self.tokens is not None:
             self._check_budget(now)
+
+    def stop(self, why: StopRun) -> None:
+        """Let no further call leave."""
+        self._over = self._over or why
 
     def answered(self, model: str) -> None:
         """Note that an endpoint lives."""

@@ -14,13 +14,15 @@ from triagesim.cases import Case, Scale
 from triagesim.config import Features, Speculation
 from triagesim.engine import as_backend, iterate
 from triagesim.episode import Setup, play
-from triagesim.errors import InputError
+from triagesim.errors import InputError, StopRun
 from triagesim.journal import Journal
 from triagesim.limits import Limits
 from triagesim.personas import Persona, Pool
 from triagesim.requests import ROLES, Role
 
 NO_FEATURES = Features()
+#: Seconds that paid calls in flight get to be answered when a run ends.
+LAST_ANSWERS = 30.0
 
 
 def simulate(
@@ -126,11 +128,31 @@ def run(
 
         workers = [asyncio.ensure_future(worker()) for _ in range(min(concurrency, len(jobs)))]
         try:
-            await asyncio.gather(*workers)
+            await _all(workers, bounds)
         finally:
-            for task in workers:
+            for task in (*workers, *bounds.leftovers):
                 task.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            await asyncio.gather(*workers, *bounds.leftovers, return_exceptions=True)
             book.close()
 
     return iterate(work)
+
+
+async def _all(workers: list[asyncio.Task[None]], bounds: Limits) -> None:
+    """Wait for the workers, and for paid calls that nobody waits for any more.
+
+    Where one has to stop the run, no further call leaves, and those in flight get some time to be answered and kept.
+
+    Raises:
+        StopRun: or whatever else a worker raises.
+    """
+    ended, going = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION) if workers else (set(), set())
+    failures = [failure for task in ended if (failure := task.exception()) is not None]
+    stop = next((failure for failure in failures if isinstance(failure, StopRun)), None)
+    if stop is not None:
+        bounds.stop(stop)
+    waiting = {*(going if stop is not None else ()), *bounds.leftovers}
+    if waiting and (stop is not None or not failures):
+        await asyncio.wait(waiting, timeout=LAST_ANSWERS)
+    if failures:
+        raise stop or failures[0]

@@ -160,6 +160,8 @@ class Talk:
         """With these fields of the record as they now stand; nothing without a dialogue master."""
         if self.record is None:
             return self
+        if not news:
+            return self
         record = {**self.record, **news}
         return self._with(record=record, state=replace(self.state, record_open=UNKNOWN in record.values()))
 
