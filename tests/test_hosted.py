@@ -290,7 +290,7 @@ def test_a_key_that_the_server_echoes_gets_no_further(fault: str, where: str) ->
 def test_a_key_is_in_no_identity_and_no_repr() -> None:
     backend = OpenRouter("m", api_key=KEY)
     asyncio.run(backend.start())
-    assert KEY not in repr(backend) + repr(backend.identity) + repr(backend._client)
+    assert KEY not in repr(backend) + repr(backend.identity) + repr(backend._clients)
     asyncio.run(backend.close())
 
 

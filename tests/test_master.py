@@ -503,7 +503,7 @@ def test_nothing_runs_ahead_of_an_engine_without_room() -> None:
 
     llm, free = Full(rejects=0.5), Async(rejects=0.5)
     run([a_case()], llm, llm, llm, speculation="full", max_turns=4)
-    run([a_case()], free, free, free, speculation="reading", max_turns=4)
+    run([a_case()], free, free, free, speculation="off", max_turns=4)
     assert Counter(r.name.purpose for r in llm.requests) == Counter(r.name.purpose for r in free.requests)
 
 

@@ -332,11 +332,10 @@ class Interview:
             return await self._ask("patient", view, PatientReply, "patient", turn=talk.turn, draft=draft)
 
         async def ahead(reply: PatientReply) -> None:
-            if self._setup.ahead == "off":
+            if self._setup.ahead == "off" or not self._caller.spare("judge"):
                 return
-            begun = self._caller.foresee(
-                "judge", talk.reading_view(reply.utterance), Reading, "reading", turn=talk.turn
-            )
+            view = talk.reading_view(reply.utterance)
+            begun = self._caller.foresee("judge", view, Reading, "reading", turn=talk.turn)
             if self._setup.ahead == "full":
                 reading = (await asyncio.shield(begun)).value
                 await self._foresee_step(talk.replied(reply.utterance).noted(talk.recorded(reading)))

@@ -123,17 +123,19 @@ def taken(vitals: Mapping[str, str | None], unmeasured: str) -> str:
     return " ".join([f"{name} {value or unmeasured}." for name, value in vitals.items()])
 
 
-def anchored(persona: dict[str, str], role: Role) -> list[dict[str, Any]]:
-    """A persona for a prompt: name, level and behavioural anchor of each trait, and whether one line shows it."""
-    return [
-        {
-            "name": name.replace("_", " "),
-            "level": level.replace("_", " "),
-            "anchor": anchor,
-            "per_line": registry(role).traits[name].per_line,
-        }
-        for name, (level, anchor) in anchors(role, persona).items()
-    ]
+def manner(persona: Mapping[str, str], role: Role, shown_by_one_line: bool = False) -> str:
+    """A persona with its behavioural anchors, one line a trait; only the traits that a single line shows, if wanted."""
+    return _manner(tuple(persona.items()), role, shown_by_one_line)
+
+
+@lru_cache(maxsize=2**14)
+def _manner(persona: tuple[tuple[str, str], ...], role: Role, shown_by_one_line: bool) -> str:
+    traits = registry(role).traits
+    return "".join(
+        f"- {name.replace('_', ' ')}: {level.replace('_', ' ')}. {anchor}\n"
+        for name, (level, anchor) in anchors(role, dict(persona)).items()
+        if traits[name].per_line or not shown_by_one_line
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -164,5 +166,5 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         autoescape=False,
     )
-    environment.filters |= {"data": as_data, "lines": lines, "fields": fields, "taken": taken, "anchored": anchored}
+    environment.filters |= {"data": as_data, "lines": lines, "fields": fields, "taken": taken, "manner": manner}
     return environment
