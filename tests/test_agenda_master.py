@@ -970,10 +970,16 @@ def test_answers_do_not_depend_on_the_order_of_sets() -> None:
         ),
         ("What medicines do you take?", "I take losartan. I'm allergic to penicillin.", "medications", "Losartan"),
         ("Any allergies?", "Yes, penicillin. It gives me a rash.", "allergies", "Penicillin. It gives me a rash"),
+        ("Do you take medications or have any allergies?", "I take aspirin. No allergies.", "medications", "Aspirin"),
+        ("Do you take medications or have any allergies?", "I take aspirin. No allergies.", "allergies", "none"),
+        ("Ever reacted badly to a medicine or a food?", "Nothing. Nothing. So scared.", "allergies", "none"),
+        ("Ever reacted badly to a medicine or a food?", "Nothing. Nothing. So scared.", "medications", None),
+        ("What medicines do you take?", "Just cetirizine. Don't let me die.", "medications", "Cetirizine"),
+        ("Other medical problems?", "There's gout, years ago. Please.", "onset_and_course", None),
     ],
 )
 def test_an_answer_about_one_list_puts_nothing_of_the_other_into_it(
-    question: str, reply: str, field: str, text: str
+    question: str, reply: str, field: str, text: str | None
 ) -> None:
     record = dict.fromkeys(RECORD_FIELDS, UNKNOWN)
     answer = judge(ReadingView(question=question, reply=reply, record=record))

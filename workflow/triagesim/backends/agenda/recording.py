@@ -77,7 +77,10 @@ class _Record:
             self._unanswered(exchange, fields)
             return self._news
         for field in fields:
-            self._answered(exchange, field)
+            if len(fields) > 1 and field in _data()["aside"]:
+                self._add(field, _of_two(exchange.reply, field))
+            else:
+                self._answered(exchange, field)
         self._volunteered(exchange, present, absent, set(fields))
         return self._news
 
@@ -94,7 +97,7 @@ class _Record:
         """The answer to a question about the field itself, in the patient's words."""
         if field == "pain":
             self._pain(exchange)
-        elif exchange.kind == "no" and not exchange.learnt.present and field != "chief_complaint":
+        elif field != "chief_complaint" and _is_no(exchange):
             self._add(field, _data()["none"])
         elif field == "onset_and_course":
             self._add(field, _words(exchange.reply, when=True))
@@ -124,7 +127,8 @@ class _Record:
                     self._add(field, says(name) if _field_of(name) == field else "")
             if denied:
                 self._add(field, _DENIES + join(denied, "or"))
-        if told("onset", exchange.reply) and "onset_and_course" not in {*answered, *self._before}:
+        past = "relevant_history" in answered  # a time in it isn't the problem's
+        if told("onset", exchange.reply) and not past and "onset_and_course" not in {*answered, *self._before}:
             self._add("onset_and_course", _words(exchange.reply, when=True))
 
     def _add(self, field: str, text: str) -> None:
@@ -141,10 +145,19 @@ class _Record:
             self._news[field] = f"{held}; {text}"
 
 
+def _is_no(exchange: Exchange) -> bool:
+    """Whether the reply is a plain no."""
+    said = " ".join(text for text in tell_apart(exchange.reply) if not _is_aside(text))
+    plain = _pattern("nothing").fullmatch(_pattern("fillers").sub("", said).strip()) is not None
+    return plain or (exchange.kind == "no" and not exchange.learnt.present)
+
+
 def _asked_for(exchange: Exchange) -> list[str]:
     """The fields that the question is about."""
     question = exchange.question
     lists = [_FIELD_OF[topic] for topic in question.topics if topic in ("history", "medications", "allergies")]
+    if "allergies" in lists and "medications" in lists and not _pattern("takes").search(exchange.asked):
+        lists.remove("medications")
     if question.strong in _FIELD_OF and not (question.findings and question.strong in ("history", "medications")):
         return lists if len(lists) > 1 else [_FIELD_OF[question.strong]]
     if question.findings:
@@ -207,14 +220,25 @@ def _listed(reply: str, field: str) -> str:
     return _tidy([text for text in sentences if not other.search(text)][: _data()["sentences"]]) or _words(reply)
 
 
+def _of_two(reply: str, field: str) -> str:
+    """What a reply to a question about medicines and allergies at once says of one of them."""
+    other = re.compile(_data()["aside"][field], re.IGNORECASE)
+    said = [text for text in tell_apart(reply) if not _is_aside(text)]
+    own = [text for text in said if not other.search(text)] or said
+    return str(_data()["none"]) if own and _pattern("nothing").match(own[0]) else _tidy(own)
+
+
 def _field_of_any(text: str) -> bool:
     """Whether a sentence names a finding that belongs into the record."""
     return any(_field_of(name) for name in read(text).mentioned - _MANNER)
 
 
 def _is_aside(text: str) -> bool:
-    """Whether a sentence holds no answer: a question back, fear or anger alone."""
-    return text.endswith("?") or (not read(text).mentioned - _MANNER and (told("fear", text) or told("anger", text)))
+    """Whether a sentence holds no answer: a question back, a plea, fear or anger alone."""
+    if text.endswith("?"):
+        return True
+    moved = told("fear", text) or told("anger", text) or _pattern("plea").search(text.strip()) is not None
+    return moved and not read(text).mentioned - _MANNER
 
 
 def _data() -> dict[str, Any]:
