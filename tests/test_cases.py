@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tables import DEMO, table
 from triagesim.build import build_cases, shard_of
 from triagesim.cases import VITALS, load_cases
 from triagesim.config import Select
 from triagesim.errors import InputError
 from triagesim.views import VISIBLE, facts_for
 
-DEMO = Path(__file__).parents[2] / "shared" / "data" / "mimic-iv-ed-demo" / "ed" / "triage.csv"
 needs_demo = pytest.mark.skipif(not DEMO.exists(), reason="the MIMIC-IV-ED demo isn't in ../shared/data")
 
 ROW: dict[str, Any] = {
@@ -61,7 +62,7 @@ def test_nested_and_flat_vitals_and_all_three_kinds_of_file_give_the_same_case(t
 
 @needs_demo
 def test_the_demo_triage_table_loads_as_it_is() -> None:
-    cases = load_cases(DEMO)
+    cases = load_cases(DEMO / "triage.csv")
     assert len(cases) == 222
     assert sum(case.acuity is None for case in cases) == 15
     assert {level: sum(case.acuity == level for case in cases) for level in (1, 2, 3, 4)} == {1: 18, 2: 97, 3: 90, 4: 2}
@@ -107,7 +108,8 @@ def test_gender_forms(tmp_path: Path, given: str, expected: str | None) -> None:
         ('{"case_id": "a", "acuity": 7}\n', ["acuity", "found 7"]),
         ('{"case_id": "a", "heartrate": "fast"}\n', ["vitals.heartrate", "fast"]),
         ('{"case_id": "a"}\n{"case_id": "A"}\n', ["line 2", "'A' is already at line 1"]),
-        ('{"case_id": "a", "vitals": {"pulse": 3}}\n', ["vitals", "pulse"]),
+        ('{"case_id": "a", "vitals": {"pulse": 3}}\n', ["line 1", "pulse: is called heartrate here"]),
+        ('{"case_id": "a", "vitals": {"lactate": 3}}\n', ["vitals", "lactate"]),
     ],
 )
 def test_a_bad_row_is_one_error_with_file_line_and_key(tmp_path: Path, content: str, parts: list[str]) -> None:
@@ -119,11 +121,36 @@ def test_a_bad_row_is_one_error_with_file_line_and_key(tmp_path: Path, content: 
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["cases.xlsx", "none.jsonl", "."])
+@pytest.mark.parametrize("name", ["cases.xlsx", "none.jsonl", ".", "cases.json.gz"])
 def test_a_source_that_is_no_case_file_says_what_was_expected(tmp_path: Path, name: str) -> None:
-    (tmp_path / "cases.xlsx").write_bytes(b"x")
+    for other in ("cases.xlsx", "cases.json.gz"):
+        (tmp_path / other).write_bytes(b"x")
     with pytest.raises(InputError, match=r"\.jsonl, \.json or \.csv"):
         load_cases(tmp_path / name)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_table_is_read_in_any_usual_delimiter_and_encoding(
+    tmp_path: Path, delimiter: str, encoding: str, packed: bool
+) -> None:
+    lines = [["case_id", "chief_complaint", "acuity", "arrived"], ["a", '"Naus\u00e9e"', "2", "\u6025"]]
+    content = "\r\n".join(delimiter.join(line) for line in lines).encode(encoding)
+    path = tmp_path / ("a.csv.gz" if packed else "a.csv")
+    path.write_bytes(gzip.compress(content) if packed else content)
+    [case] = load_cases(path)
+    assert (case.case_id, case.chief_complaint, case.acuity) == ("a", "Naus\u00e9e", 2)
+    assert case.model_dump()["arrived"] == "\u6025"
+
+
+@pytest.mark.parametrize("content", [b"case_id,x\na,\xe9\n", b'case_id,x\na,"b\n', b"\xff\xfec"])
+def test_a_table_that_cannot_be_read_to_its_end_is_refused_as_a_whole(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    for read in (load_cases, lambda path: build_cases(path, tmp_path, shards=1, provenance="synthetic")):
+        with pytest.raises(InputError, match=r"a\.csv.*(not UTF-8|not CSV)"):
+            read(path)
 
 
 def test_renamed_columns_are_named(tmp_path: Path) -> None:
@@ -136,8 +163,7 @@ def test_renamed_columns_are_named(tmp_path: Path) -> None:
 def ledger(tmp_path: Path, *rows: dict[str, Any], **options: Any) -> tuple[dict[str, Any], list[dict[str, str]]]:
     source = write(tmp_path / "source.jsonl", *rows)
     flow = build_cases(source, tmp_path / "out", **{"shards": 2, "provenance": "synthetic", **options})
-    with (tmp_path / "out" / "rejects.csv").open(encoding="utf-8") as file:
-        return flow, list(csv.DictReader(file))
+    return flow, table(tmp_path / "out" / "rejects.csv")
 
 
 def test_every_kind_of_bad_row_is_rejected_with_its_reason(tmp_path: Path) -> None:
@@ -152,18 +178,60 @@ def test_every_kind_of_bad_row_is_rejected_with_its_reason(tmp_path: Path) -> No
         {**ROW, "case_id": "same"},
         {**ROW, "case_id": "same"},
         {**ROW, "case_id": "unlabelled", "acuity": None},
+        {**ROW, "case_id": "no id"},
+        {**ROW, "case_id": "text", "heartrate": "fast", "vitals": {}},
     )
-    assert [(row["line"], row["reason"]) for row in rejects] == [
+    assert [(row["line"], row["code"]) for row in rejects] == [
         ("2", "no_complaint"),
         ("3", "under_age"),
-        ("4", "invalid_value"),
+        ("4", "acuity_out_of_range"),
         ("5", "conflicting_id"),
         ("6", "conflicting_id"),
         ("8", "duplicate_row"),
+        ("10", "invalid_id"),
+        ("11", "invalid_value"),
     ]
-    assert "lines 5, 6" in rejects[3]["detail"]
-    assert flow["read"] == 9 == flow["accepted"] + flow["rejected"]
-    assert flow["flags"] == {"duplicate_row": 1, "no_reference_acuity": 1}
+    assert {row["file"] for row in rejects} == {"source.jsonl"}
+    assert [row["id"] for row in rejects][-4:] == ["Twin", "same", "no id", "text"]
+    assert "lines 5, 6" in rejects[3]["text"]
+    assert flow["read"] == 11 == flow["accepted"] + flow["rejected"]
+    assert flow["flags"] == {"age_unknown": 3, "duplicate_row": 1, "no_reference_acuity": 1}
+    assert flow["read_by_acuity"] == {"2": 9, "none": 1, "other": 1}
+
+
+def test_a_row_with_other_than_the_header_s_cells_is_rejected_and_the_rest_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("case_id,chief_complaint\na,Fall\nb\n\nc,Fall,4\nd,Rash\n", encoding="utf-8")
+    flow = build_cases(path, tmp_path / "out", shards=1, provenance="synthetic")
+    assert (flow["read"], flow["accepted"]) == (4, 2)
+    rejects = table(tmp_path / "out" / "rejects.csv")
+    assert [(row["line"], row["code"], row["text"][-7:]) for row in rejects] == [
+        ("3", "ragged_row", "found 1"),
+        ("5", "ragged_row", "found 3"),
+    ]
+
+
+def test_a_text_that_is_no_text_rejects_its_row_alone(tmp_path: Path) -> None:
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps([ROW, {**ROW, "case_id": "half", "ward": "\ud83d"}]), encoding="utf-8")
+    assert build_cases(path, tmp_path / "out", shards=1, provenance="synthetic")["accepted"] == 1
+    assert [(row["id"], row["code"]) for row in table(tmp_path / "out" / "rejects.csv")] == [("half", "invalid_value")]
+
+
+def test_a_case_carries_its_flags_into_the_shard(tmp_path: Path) -> None:
+    ledger(tmp_path, {**ROW, "case_id": "same"}, {**ROW, "case_id": "same"}, shards=1)
+    [case] = load_cases(tmp_path / "out" / "1-of-1.jsonl")
+    assert case.model_dump()["flags"] == ["age_unknown", "duplicate_row"]
+    [row] = table(tmp_path / "out" / "cases.csv")
+    assert row["flags"] == "age_unknown duplicate_row"
+
+
+def test_the_scale_of_the_run_is_for_cases_without_their_own(tmp_path: Path) -> None:
+    ledger(
+        tmp_path, {**ROW, "acuity_scale": "ATS"}, {**ROW, "case_id": "b", "acuity_scale": " "}, scale="esi", shards=1
+    )
+    cases = load_cases(tmp_path / "out" / "1-of-1.jsonl")
+    assert [case.acuity_scale for case in cases] == ["ats", "esi"]
 
 
 _rows = st.fixed_dictionaries(
@@ -196,8 +264,7 @@ def test_selection_is_seeded_and_counted(tmp_path: Path) -> None:
 
     def drawn(**select: Any) -> set[str]:
         ledger(tmp_path, *rows, select=Select(**select))
-        with (tmp_path / "out" / "cases.csv").open(encoding="utf-8") as file:
-            return {row["case_id"] for row in csv.DictReader(file)}
+        return {row["case_id"] for row in table(tmp_path / "out" / "cases.csv")}
 
     assert drawn(sample=10) == drawn(sample=10) < drawn(sample=20)
     assert drawn(sample=10) != drawn(sample=10, seed=1)

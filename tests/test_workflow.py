@@ -40,6 +40,7 @@ ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith(("SNAKEMAKE", "TRIAGESIM_PARENT"))},
     "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
 }
+DEMO = ROOT.parent / "shared" / "data" / "mimic-iv-ed-demo" / "ed"
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -379,3 +380,45 @@ def test_a_run_with_a_dialogue_master_and_a_server_of_one_s_own(tmp_path: Path) 
         assert contents(folder / "results" / "episodes") == kept
         assert len(server.asked) == asked
         assert jobs(snakemake(folder, "snakemake -n results/pool.jsonl")) == {}
+
+
+def test_data_that_looks_like_credentialed_mimic_meets_no_hosted_model_whatever_the_config_says(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+    with FaultServer() as server:
+
+        def hosted(config: dict[str, Any]) -> None:
+            config["data"] = {"source": "mine.csv", "provenance": "synthetic", "scale": "esi"}
+            config["models"]["far"] = {"backend": "openai", "model": "m", "base_url": server.url}
+            config["pairings"] = [{"nurse": "far", "patient": "agenda"}]
+            config["audio"] = {"max_dialogues": 0}
+
+        edit(folder, hosted)
+        (folder / "mine.csv").write_text(
+            "subject_id,stay_id,temperature,heartrate,resprate,o2sat,sbp,dbp,pain,acuity,chiefcomplaint\n"
+            "10000032,33333333,98.4,70,16,97,106,63,0,3,Abdominal pain\n",
+            encoding="utf-8",
+        )
+        text = snakemake(folder, "snakemake -n", expect=1)
+        assert "pairings[0].nurse: data.provenance mimic_iv_ed may not be sent to the hosted model 'far'" in text
+        assert "looks like MIMIC-IV-ED and isn't its open demo" in text
+        assert server.asked == []
+
+
+@pytest.mark.skipif(not DEMO.is_dir(), reason="the MIMIC-IV-ED demo isn't beside the repository")
+def test_the_open_demo_runs_through_the_whole_chain(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+
+    def demo(config: dict[str, Any]) -> None:
+        only_agenda(config)
+        config["data"] = {"source": str(DEMO), "provenance": "mimic_iv_ed_demo", "scale": "esi"}
+
+    edit(folder, demo)
+    snakemake(folder, "snakemake")
+    flow = json.loads((folder / "results" / "cases" / "flow.json").read_text(encoding="utf-8"))
+    assert flow["read"] == flow["accepted"] + flow["rejected"] == 222
+    assert flow["read_by_acuity"] == {"1": 18, "2": 97, "3": 90, "4": 2, "none": 15}
+    episodes = [
+        json.loads(line) for path in (folder / "results/episodes/agenda").glob("*.jsonl") for line in path.open()
+    ]
+    assert len(episodes) == flow["selected"]
+    assert {episode["case"]["provenance"] for episode in episodes} == {"mimic_iv_ed_demo"}

@@ -1,7 +1,15 @@
 # Cases from the source, in shards, every row accounted for.
+from triagesim.mimic import source_files
+
+try:
+    SOURCE_FILES = source_files(find_path(CONFIG.data.source))
+except TriageSimError as error:
+    sys.exit(f"error: {error}")
+
+
 rule build_cases:
     input:
-        find_path(CONFIG.data.source),
+        SOURCE_FILES,
     output:
         expand("results/cases/{shard}.jsonl", shard=SHARDS),
         selected="results/cases/cases.csv",
@@ -13,11 +21,13 @@ rule build_cases:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "build_cases.py",
+        source=find_path(CONFIG.data.source),
         provenance=CONFIG.data.provenance,
         scale=f"--scale {CONFIG.data.scale}" if CONFIG.data.scale else "",
         select=CONFIG.data.select.model_dump_json(),
         shards=CONFIG.shards,
-        code=code_of("build.py", "cases.py"),
+        rules=digest([load_yaml("quality.yaml"), load_yaml("mimic_demo.yaml")]),
+        code=code_of("build.py", "cases.py", "mimic.py", "quality.py", "sources.py"),
     shell:
-        "python {params.script:q} --source {input:q} --provenance {params.provenance} {params.scale}"
+        "python {params.script:q} --source {params.source:q} --provenance {params.provenance} {params.scale}"
         " --select {params.select:q} --shards {params.shards} --out-dir results/cases > {log} 2>&1"

@@ -15,7 +15,9 @@ from triagesim.console import command
 def main() -> None:
     """Parse the arguments and build."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", type=Path, required=True, help="a .jsonl, .json or .csv of cases")
+    parser.add_argument(
+        "--source", type=Path, required=True, help="a .jsonl, .json or .csv of cases, or a folder of MIMIC-IV-ED"
+    )
     parser.add_argument("--provenance", required=True, help="synthetic, mimic_iv_ed_demo, mimic_iv_ed, …")
     parser.add_argument("--scale", choices=("esi", "ats"), help="for cases that don't name theirs")
     parser.add_argument("--select", type=json.loads, default={}, help="data.select of the configuration, as JSON")

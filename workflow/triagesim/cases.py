@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from triagesim.errors import InputError
-from triagesim.governance import Provenance
-from triagesim.jsonl import read_lines
+from triagesim.governance import OPEN, Provenance
+from triagesim.mimic import open_source, provenance_of_row
+from triagesim.quality import PainStatus, Reject, Unit, clean, complaints, pain_status, renamed
+from triagesim.sources import BadRow
 
 Vital = Literal["temperature", "heartrate", "resprate", "o2sat", "sbp"]
 VITALS: tuple[Vital, ...] = get_args(Vital)
@@ -30,6 +30,8 @@ _GENDERS = {"m": "male", "man": "male", "f": "female", "woman": "female"}
 
 def _blank_to_none(value: Any) -> Any:
     """Blank text and NaN mean: not recorded."""
+    if isinstance(value, bool):
+        raise ValueError("expected a number or a text")
     if isinstance(value, str):
         return value.strip() or None
     return None if isinstance(value, float) and math.isnan(value) else value
@@ -89,12 +91,14 @@ class PatientScript(BaseModel):
 class Case(BaseModel):
     """One presentation. Fields that aren't named here are kept and passed through to the artifact.
 
+    Among these are `flags` and `source_values`, where reading it changed or doubted something (docs/cases.md).
+
     Attributes:
         vitals: temperature (°F, or °C below 50), heartrate (/min), resprate (/min), o2sat (%), sbp (mmHg);
             None where the source has no value.
         dbp: mmHg, kept but never asked for.
         acuity: ground truth on `acuity_scale`, 1 most urgent … 5 least; None when it isn't known.
-        pain: 0 … 10, or the source's words ("unable").
+        pain: 0 … 10, or the source's words ("unable"); `pain_status` says which.
         expert_red_flags: scored, never shown to a model.
         script: what the patient can tell, when the case's author wrote it.
     """
@@ -115,24 +119,14 @@ class Case(BaseModel):
     medications: Texts = Field(default_factory=list)
     prior_ed_visits: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_whole)] = None
     expert_red_flags: Texts = Field(default_factory=list)
-    script: PatientScript | None = None
+    script: Annotated[PatientScript | None, BeforeValidator(_blank_to_none)] = None
     provenance: Annotated[Provenance | None, BeforeValidator(_blank_to_none)] = None
 
     @model_validator(mode="before")
     @classmethod
     def _flat_columns(cls, data: Any) -> Any:
         """Accept MIMIC's column names, and vital signs as columns of their own."""
-        if not isinstance(data, dict):
-            return data
-        row = {_ALIASES.get(key, key) if _ALIASES.get(key) not in data else key: value for key, value in data.items()}
-        nested = row.get("vitals") or {}
-        if not isinstance(nested, dict):
-            return row
-        vitals = {**{name: row.pop(name) for name in VITALS if name in row}, **nested}
-        if "dbp" in vitals:
-            row["dbp"] = vitals.pop("dbp")
-        row["vitals"] = {name: vitals.pop(name, None) for name in VITALS} | vitals
-        return row
+        return canonical(data) if isinstance(data, dict) else data
 
     @field_validator("case_id", mode="before")
     @classmethod
@@ -151,6 +145,21 @@ class Case(BaseModel):
     @classmethod
     def _lower_scale(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
+
+    @property
+    def pain_status(self) -> PainStatus:
+        """`score`, or why there is none."""
+        return pain_status(self.pain)
+
+    @property
+    def pain_score(self) -> float | None:
+        """0 … 10; None where the pain couldn't be assessed or wasn't recorded."""
+        return self.pain if isinstance(self.pain, int | float) and self.pain_status == "score" else None
+
+    @property
+    def complaints(self) -> list[str]:
+        """The items of the complaint."""
+        return complaints(self.chief_complaint)
 
     @property
     def age_group(self) -> str | None:
@@ -178,74 +187,64 @@ def explain(error: ValidationError, whole: str = "row") -> str:
     return "; ".join(parts)
 
 
-def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line or item number, raw row) of a case file: `.jsonl`, `.json` (a list) or `.csv`.
+def canonical(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A raw row in the names of `Case`, with its vital signs under `vitals`."""
+    row = {_ALIASES.get(key, key) if _ALIASES.get(key) not in data else key: value for key, value in data.items()}
+    nested = row.get("vitals") or {}
+    if not isinstance(nested, dict):
+        return row
+    vitals = {**{name: row.pop(name) for name in VITALS if name in row}, **nested}
+    if "dbp" in vitals:
+        row["dbp"] = vitals.pop("dbp")
+    row["vitals"] = {name: vitals.pop(name, None) for name in VITALS} | vitals
+    return row
+
+
+def make_case(row: Mapping[str, Any], unit: Unit, provenance: Provenance | None = None) -> Case:
+    """The case that a raw row holds: cleaned, flagged, and with where it comes from.
+
+    Args:
+        unit: of the source's temperatures.
+        provenance: of the source, as far as it is known; a stricter one of the row's own counts.
 
     Raises:
-        InputError: the file isn't there, isn't of these kinds, or can't be read as what it says it is.
+        Reject: the row can't be a case.
     """
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; name one file of cases (.jsonl, .json or .csv)")
-    if not path.exists():
-        raise InputError(f"{path}: no such file; data.source (or --cases) names a .jsonl, .json or .csv of cases")
-    reader = {".jsonl": read_lines, ".json": _read_json, ".csv": _read_csv}.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(f"{path}: unknown kind of case file {path.suffix!r}; expected .jsonl, .json or .csv")
-    return reader(path)
+    names = {_ALIASES.get(name, name): None for name in row}
+    nested = row.get("vitals")
+    if wrong := renamed([*names, *(nested if isinstance(nested, dict) else ())]):
+        raise Reject("renamed_field", "; ".join(f"{name}: is called {right} here" for name, right in wrong.items()))
+    try:
+        case = Case.model_validate(clean(canonical(row), unit))
+    except ValidationError as error:
+        code = "invalid_id" if all(item["loc"] == ("case_id",) for item in error.errors()) else "invalid_value"
+        raise Reject(code, explain(error)) from None
+    keeps = case.provenance is not None and case.provenance not in OPEN
+    origin = provenance_of_row(row, case.provenance if keeps else provenance or case.provenance)
+    return case if origin == case.provenance else case.model_copy(update={"provenance": origin})
 
 
 def load_cases(path: str | Path) -> list[Case]:
-    """Load every case of a file, in its order.
+    """Load every case of a file or a MIMIC-IV-ED folder, in its order, with its values cleaned (`triagesim.quality`).
 
     Raises:
         InputError: a row can't be a case, or two rows have the same id (without regard to upper and lower case).
     """
+    source = open_source(Path(path))
     cases: list[Case] = []
     lines: dict[str, int] = {}
-    for number, row in read_rows(Path(path)):
+    for file, number, row in source.rows():
         try:
-            case = Case.model_validate(row)
-        except ValidationError as error:
-            raise InputError(f"{path}, line {number}: {explain(error)}") from None
+            if isinstance(row, BadRow):
+                raise Reject(row.code, row.text)
+            case = make_case(row, source.unit)
+        except Reject as reject:
+            raise InputError(f"{file}, line {number}: {reject.text}") from None
         first = lines.setdefault(case.case_id.lower(), number)
         if first != number:
             raise InputError(
-                f"{path}, line {number}: case_id {case.case_id!r} is already at line {first}; ids are unique"
+                f"{file}, line {number}: case_id {case.case_id!r} is already at line {first}; ids are unique"
             )
         cases.append(case)
-    return cases
-
-
-def _read_json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON in UTF-8 ({error})") from None
-    if not isinstance(rows, list):
-        raise InputError(f"{path}: expected a list of cases, found {type(rows).__name__}")
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise InputError(f"{path}, item {number}: expected an object in braces, found {type(row).__name__}")
-        yield number, row
-
-
-def _read_csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            names = [name.strip() for name in reader.fieldnames or []]
-            if not {"case_id", "stay_id"} & set(names):
-                hint = "; commas are read, not semicolons" if ";" in "".join(names) else ""
-                found = ", ".join(names) or "nothing"
-                raise InputError(f"{path}, line 1: no column case_id or stay_id among {found}{hint}")
-            if twice := sorted({name for name in names if names.count(name) > 1}):
-                raise InputError(f"{path}, line 1: the column {', '.join(twice)} is there more than once")
-            reader.fieldnames = names
-            for row in reader:
-                if None in row or None in row.values():
-                    raise InputError(f"{path}, line {reader.line_num}: expected {len(names)} cells, as in the header")
-                yield reader.line_num, dict(row)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
-    except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
+    details = source.details({case.case_id for case in cases})
+    return [case.model_copy(update=details[case.case_id]) if case.case_id in details else case for case in cases]

@@ -78,7 +78,9 @@ def parser() -> argparse.ArgumentParser:
     models.add_argument("--vllm-args", type=_object, default={}, metavar="JSON", help="options of every vLLM engine")
     models.add_argument("--openrouter-args", type=_object, default={}, metavar="JSON", help="options of OpenRouter")
     data = made.add_argument_group("data")
-    data.add_argument("--cases", type=Path, required=True, metavar="FILE", help=".jsonl, .json or .csv")
+    data.add_argument(
+        "--cases", type=Path, required=True, metavar="FILE", help=".jsonl, .json, .csv, or a MIMIC-IV-ED folder"
+    )
     data.add_argument(
         "--nurse-personas", type=Path, metavar="FILE", help=".jsonl or .yaml; all of the registry unless given"
     )

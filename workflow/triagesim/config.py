@@ -48,7 +48,7 @@ class Select(Section):
 class Data(Section):
     """Where the cases come from."""
 
-    source: str = Field(description="a .jsonl, .json or .csv of cases, from the folder that holds config/")
+    source: str = Field(description="a .jsonl, .json or .csv of cases, or a folder of MIMIC-IV-ED")
     provenance: Provenance = Field(description="what kind of data this is; decides where it may be sent")
     scale: Scale | None = Field(None, description="the scale of `acuity` for cases that don't say it themselves")
     select: Select = Select()
@@ -369,11 +369,30 @@ def _across(config: Config) -> Iterator[str]:
         if first := slugs.get(pairing.slug.lower()):
             yield f"{where}.name: {pairing.slug!r} is the name of pairings[{first - 1}] already; give each its own name"
         slugs.setdefault(pairing.slug.lower(), number + 1)
+    yield from refused(config, config.data.provenance)
     if Path(config.journal.dir).parts[:1] == ("results",):
         yield "journal.dir: lies in results/, which is deleted to start afresh; name a folder outside it"
     for name in config.audio.pairings or []:
         if name not in (known := [p.slug for p in pairings]):
             yield f"audio.pairings: no pairing {name!r}{nearest(name, known)}; there are {', '.join(known)}"
+
+
+def refused(config: Config, provenance: Provenance) -> Iterator[str]:
+    """The hosted models of the pairings that data of this provenance may not be sent to."""
+    if provenance in OPEN:
+        return
+    for number, pairing in enumerate(config.expanded()):
+        where = f"pairings[{number}]" if isinstance(config.pairings, list) else "pairings.grid"
+        for role in ("nurse", "patient", "judge"):
+            name = getattr(pairing, role)
+            model = config.models.get(name)
+            if model is None or not leaves(model):
+                continue
+            own = f", or set models.{name}.local: true if the endpoint runs on machines that may see the data"
+            yield (
+                f"{where}.{role}: data.provenance {provenance} may not be sent to the hosted model {name!r}"
+                f"{reason(provenance)}; use a local model{own if isinstance(model, OpenAIModel) else ''}"
+            )
 
 
 def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
@@ -385,13 +404,6 @@ def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
         if name not in config.models:
             yield f"{where}.{role}: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
             continue
-        model = config.models[name]
-        if leaves(model) and config.data.provenance not in OPEN:
-            yield (
-                f"{where}.{role}: data.provenance {config.data.provenance} may not be sent to the hosted model {name!r}"
-                f"{reason(config.data.provenance)}; use a local model, or set models.{name}.local: true if the "
-                "endpoint runs on machines that may see the data"
-            )
     if pairing.judge is None and (pairing.features or config.simulation.features).appearance:
         yield f"{where}.features.appearance: needs a dialogue master; name a judge"
 

@@ -10,10 +10,11 @@ from pydantic import BaseModel
 from triagesim.backends import configured_backend, share_devices
 from triagesim.calls import Seat
 from triagesim.cases import Scale
-from triagesim.config import Config, Features, Model, Pairing, Speculation, identity_options, runtime_options
+from triagesim.config import Config, Features, Model, Pairing, Speculation, identity_options, refused, runtime_options
 from triagesim.episode import PROTOCOL, Setup
 from triagesim.errors import InputError
 from triagesim.jsonl import digest
+from triagesim.mimic import provenance_of
 from triagesim.personas import Pool
 from triagesim.prompts import PromptSet, prompts_digest
 from triagesim.requests import Role
@@ -85,7 +86,7 @@ def resolve(config: Config, pairing: Pairing) -> ResolvedPairing:
 
 
 def check_files(config: Config) -> None:
-    """Say at once which files of the configuration aren't there.
+    """Say at once which files of the configuration aren't there, and which data may not go where it would.
 
     Raises:
         InputError: one or more; Snakemake itself would keep quiet while the results are there.
@@ -98,6 +99,12 @@ def check_files(config: Config) -> None:
     missing = [f"{key}: no file {path}" for key, path in named.items() if path and not find_path(path).exists()]
     if missing:
         raise InputError("; ".join(missing) + " (looked for in the working folder and beside the workflow)")
+    provenance = provenance_of(find_path(config.data.source), config.data.provenance)
+    if problems := list(refused(config, provenance)):
+        raise InputError(
+            f"data.source {config.data.source} looks like MIMIC-IV-ED and isn't its open demo, so it is taken for "
+            f"{provenance} whatever data.provenance says: " + "; ".join(dict.fromkeys(problems))
+        )
 
 
 def as_json(resolved: ResolvedPairing) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import jinja2
 from pydantic import BaseModel

@@ -1,0 +1,153 @@
+"""Reads the rows of a case file: JSON Lines, a JSON list, or a table in any usual encoding and delimiter."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from triagesim.errors import InputError
+from triagesim.jsonl import read_lines
+
+ID_COLUMNS = ("case_id", "stay_id")
+_DELIMITERS = ",;\t|"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+class BadRow(NamedTuple):
+    """A row that can't be read as a case: a reason code of `resources/quality.yaml`, what is wrong, the id if known."""
+
+    code: str
+    text: str
+    case_id: str = ""
+
+
+Values = dict[str, Any]
+
+
+class Table(NamedTuple):
+    """An open CSV table.
+
+    Attributes:
+        rows: (line where the row ends, its cells), a row with another number of cells than the header as `BadRow`.
+    """
+
+    columns: list[str]
+    rows: Iterator[tuple[int, list[str] | BadRow]]
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, Values | BadRow]]:
+    """Yield (line or item number, raw row) of a case file: `.jsonl`, `.json` (a list) or `.csv`, also `.csv.gz`.
+
+    Raises:
+        InputError: the file isn't there, isn't of these kinds, or can't be read as what it says it is.
+    """
+    if not path.exists():
+        raise InputError(
+            f"{path}: no such file; data.source (or --cases) names a .jsonl, .json or .csv of cases, or a folder of "
+            "MIMIC-IV-ED"
+        )
+    kind = path.with_suffix("").suffix if path.suffix.lower() == ".gz" else path.suffix
+    reader = {".jsonl": read_lines, ".json": _read_json, ".csv": _read_csv}.get(kind.lower())
+    if reader is None or (kind != path.suffix and reader is not _read_csv):
+        raise InputError(f"{path}: unknown kind of case file {path.suffix!r}; expected .jsonl, .json or .csv")
+    return reader(path)
+
+
+@contextmanager
+def open_table(path: Path, anchors: tuple[str, ...] = ID_COLUMNS) -> Iterator[Table]:
+    """Open a CSV table, also a gzipped one: UTF-8 with or without BOM, or UTF-16 with one.
+
+    Args:
+        anchors: the header holds one of these; by it the delimiter is told (comma, semicolon, tab or bar).
+
+    Raises:
+        InputError: it has no such column, a column twice, or isn't text or CSV (also while the rows are read).
+    """
+    reader: Any = None
+    try:
+        with _open_text(path) as file:
+            first = file.readline()
+            delimiter, columns = _header(path, first, anchors)
+            reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
+            next(reader)
+            yield Table(columns, _cells(reader, len(columns)))
+    except UnicodeError as error:
+        raise InputError(f"{path}: not UTF-8 ({getattr(error, 'reason', error)}); save the file as UTF-8") from None
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: not whole gzip data ({error}); fetch it anew") from None
+
+
+def require_columns(path: Path, columns: Iterable[str], needed: Iterable[str], renamed: dict[str, str]) -> None:
+    """Check that a table has its columns.
+
+    Args:
+        renamed: names that other copies give a column, with the name that is read here.
+
+    Raises:
+        InputError: one is missing; with what is to be renamed.
+    """
+    found = list(columns)
+    missing = [name for name in needed if name not in found]
+    if missing:
+        changes = [f"{name} to {renamed[name]}" for name in found if renamed.get(name) in missing]
+        hint = f"; rename {', '.join(changes)}" if changes else f"; there are {', '.join(found)}"
+        raise InputError(f"{path}, line 1: no column {', '.join(missing)}{hint}")
+
+
+def _open_text(path: Path) -> IO[str]:
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as file:
+        encoding = "utf-16" if file.read(2) in _UTF16 else "utf-8-sig"
+    text: IO[str] = opened(path, "rt", encoding=encoding, newline="")
+    return text
+
+
+def _header(path: Path, line: str, anchors: tuple[str, ...]) -> tuple[str, list[str]]:
+    for delimiter in _DELIMITERS:
+        try:
+            names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter, strict=True), [])]
+        except csv.Error:
+            continue
+        if not set(anchors) & set(names):
+            continue
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InputError(f"{path}, line 1: the column {', '.join(twice)} is there more than once")
+        return delimiter, names
+    found = ", ".join(name.strip() for name in line.strip().split(",")) or "nothing"
+    raise InputError(f"{path}, line 1: no column {' or '.join(anchors)} among {found[:300]}")
+
+
+def _cells(reader: Any, width: int) -> Iterator[tuple[int, list[str] | BadRow]]:
+    for cells in reader:
+        if len(cells) == width:
+            yield reader.line_num, cells
+        elif cells:
+            yield reader.line_num, BadRow("ragged_row", f"expected {width} cells, as in the header; found {len(cells)}")
+
+
+def _read_csv(path: Path) -> Iterator[tuple[int, Values | BadRow]]:
+    with open_table(path) as table:
+        for line, cells in table.rows:
+            yield line, cells if isinstance(cells, BadRow) else dict(zip(table.columns, cells, strict=True))
+
+
+def _read_json(path: Path) -> Iterator[tuple[int, Values]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON in UTF-8 ({error})") from None
+    if not isinstance(rows, list):
+        raise InputError(f"{path}: expected a list of cases, found {type(rows).__name__}")
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, item {number}: expected an object in braces, found {type(row).__name__}")
+        yield number, row
