@@ -750,3 +750,25 @@ def test_credentialed_data_reaches_no_server_that_is_not_declared_local() -> Non
     with FaultServer() as server, pytest.raises(StopRun, match="may not be sent to openai:m"):
         episodes(server, provenance="mimic_iv_ed")
     assert server.asked == []
+
+
+@pytest.mark.parametrize("local", ["false", "no", 1, None])
+def test_only_a_plain_true_declares_a_server_local(local: Any) -> None:
+    with pytest.raises(InputError, match="expected true or false"):
+        OpenAICompatible("m", base_url="http://127.0.0.1:1/v1", local=local)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"base_url": "http://[::1/v1"},
+        {"base_url": "http://127.0.0.1:99999/v1"},
+        {"base_url": 5},
+        {"base_url": "http://127.0.0.1/v1", "reasoning": ["x"]},
+        {"base_url": "http://127.0.0.1/v1", "max_workers": 2.5},
+        {"base_url": "http://127.0.0.1/v1", "api_key": 5},
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_one_clear_error(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="openai:m"):
+        OpenAICompatible("m", **options)

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from actors import SCRIPT, VITALS, Puppet, a_case, personas
 from triagesim import Features, score, simulate, summarize
-from triagesim.answers import NurseStep
+from triagesim.answers import NurseStep, PatientReply
 from triagesim.artifact import RECORD_FIELDS, UNKNOWN
 from triagesim.backends.agenda import Agenda
 from triagesim.cases import Case
-from triagesim.errors import BackendError, InputError, StopRun
+from triagesim.errors import AnswerError, BackendError, InputError, StopRun
 from triagesim.journal import read_records
-from triagesim.judging import Appearance, InSitu, LineCheck, NurseLineCheck, Reading, RecordNews, Script
+from triagesim.judging import Appearance, Edit, InSitu, LineCheck, NurseLineCheck, Reading, RecordNews, Script
 from triagesim.requests import Answer, Request
 from triagesim.resources import SCHEMAS
 from triagesim.views import ReadingView
@@ -570,3 +570,80 @@ def test_a_script_type_holds_what_the_seed_names() -> None:
         "medications",
     }
     assert named | {"allergies"} <= set(Script.model_fields)
+
+
+# What an adversary found.
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("speculation", SPECULATIONS)
+def test_a_redraft_with_the_same_words_pays_nothing_twice_and_replays_alike(
+    speculation: str, local: bool, tmp_path: Path
+) -> None:
+    class Stubborn(Async):
+        """Says the same in every draft; its readings depend on when they were asked for."""
+
+        def answer(self, request: Request) -> str:
+            if request.output_type is PatientReply:
+                return PatientReply(utterance="It hurts.", disclosed="pain").model_dump_json()
+            if request.output_type is Reading:
+                news = dict.fromkeys(RECORD_FIELDS) | {"pain": f"told {len(self.requests)}"}
+                return Reading(conveyed="so", record=RecordNews(**news)).model_dump_json()
+            return super().answer(request)
+
+    llm = Stubborn(rejects=0.5)
+    llm.local = local  # type: ignore[misc]
+    options: dict[str, Any] = {"max_turns": 4, "journal": tmp_path, "max_regenerations": 2}
+    cases = [a_case(provenance="synthetic")]
+    first = run(cases, llm, llm, llm, speculation=speculation, **options)
+    paid = Counter(record["key"] for record in read_records(tmp_path) if "key" in record)
+    assert max(paid.values()) == 1
+    again = Async()
+    assert run(cases, again, again, again, speculation="off", **options) == first
+    assert again.requests == []
+
+
+def test_blank_words_never_enter_a_dialogue() -> None:
+    blank = Answering({Edit: '{"utterance": " "}'}, rejects=1.0)
+    [episode] = run([a_case()], blank, max_turns=1)
+    assert all(line["text"].strip() for line in episode["transcript"])
+    assert not any(line["verification"].get("edited") for line in lines(episode))
+    patient = Answering({PatientReply: '{"utterance": " \u2028 ", "disclosed": ""}'})
+    [episode] = run([a_case()], None, patient=patient, max_turns=1)
+    assert (episode["status"], episode["num_turns"]) == ("error", 0)
+
+
+def test_a_script_that_fails_late_changes_no_order_in_the_artifact() -> None:
+    orders = set()
+    for speculation in SPECULATIONS:
+        for slow in ("script", "appearance"):
+
+            class Late(Async):
+                async def complete(self, request: Request, slow: str = slow) -> Any:  # type: ignore[override]
+                    if request.name.purpose == slow:
+                        for _ in range(30):
+                            await asyncio.sleep(0)
+                    if request.name.purpose == "script":
+                        raise AnswerError("too long")
+                    return await super().complete(request)
+
+            llm = Late()
+            options: dict[str, Any] = {"features": Features(appearance=True), "max_turns": 1}
+            [episode] = run([a_case()], llm, llm, llm, speculation=speculation, **options)
+            orders.add(tuple(episode))
+    assert len(orders) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "part"),
+    [
+        ({"max_regenerations": 0.5}, "max_regenerations is 0.5"),
+        ({"max_turns": 1.5}, "max_turns is 1.5"),
+        ({"features": {"appearance": True}}, "expected Features"),
+        ({"skip": "c0-0"}, "are lists"),
+        ({"sampling": {"nurse": {"max_tokens": "many"}}}, "max_tokens is 'many'"),
+    ],
+)
+def test_an_argument_of_the_wrong_kind_is_one_clear_error(wrong: dict[str, Any], part: str) -> None:
+    with pytest.raises(InputError, match=part):
+        run([a_case()], Puppet(), **wrong)

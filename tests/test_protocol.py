@@ -135,6 +135,16 @@ def test_words_while_measuring_are_spoken_from_three_words_on(words: str | None,
         "That makes you ESI two.",
         "Your triage category is 2.",
         "We've put you down as priority 1.",
+        "You are a Cat. 2.",
+        "It's category II, please wait.",
+        "Category (2). Take a seat.",
+        "You're category no. 2.",
+        "Your triage level will be 2.",
+        "The level I gave you is 2.",
+        "You are level 2 out of 5.",
+        "ESI ２, so come with me.",
+        "That's an esi2.",
+        "On the Emergency Severity Index 2.",
     ],
 )
 def test_a_line_that_tells_the_level_is_noticed(line: str) -> None:
@@ -143,7 +153,15 @@ def test_a_line_that_tells_the_level_is_noticed(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["Please take a seat in bay 3.", "On a level of one to ten?", "A doctor will see you in 2 minutes.", "Thank you."],
+    [
+        "Please take a seat in bay 3.",
+        "On a level of one to ten?",
+        "A doctor will see you in 2 minutes.",
+        "Thank you.",
+        "That's it for triage. I will call you.",
+        "For triage, one more thing.",
+        "Your pain level is 4 out of 10.",
+    ],
 )
 def test_a_line_that_tells_no_level_is_left_alone(line: str) -> None:
     assert not names_level(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, create_model, model_validator
+from pydantic import AfterValidator, Field, create_model, model_validator
 
 from triagesim.cases import Vital
 from triagesim.requests import Answer
@@ -16,6 +16,17 @@ Confidence = Literal["low", "medium", "high"]
 
 MAX_FLAGS = 5
 _Spoken = Annotated[str, Field(min_length=1)]
+
+
+def not_blank(text: str) -> str:
+    """The text, if it says anything.
+
+    Raises:
+        ValueError: it holds spaces alone.
+    """
+    if not text.strip():
+        raise ValueError("holds no words")
+    return text
 
 
 class NurseStep(Answer):
@@ -68,7 +79,7 @@ class NurseStep(Answer):
 class PatientReply(Answer):
     """What the patient says, and its own account in one sentence of what that revealed."""
 
-    utterance: _Spoken
+    utterance: Annotated[_Spoken, AfterValidator(not_blank)]
     disclosed: str
 
 

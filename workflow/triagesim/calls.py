@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from triagesim.cases import Case, explain
 from triagesim.engine import ready
-from triagesim.errors import AnswerError, BackendError
+from triagesim.errors import AnswerError, BackendError, InputError
 from triagesim.governance import check_endpoint, redact
 from triagesim.journal import Journal
 from triagesim.jsonl import digest, dumps
@@ -26,6 +26,8 @@ from triagesim.views import View
 TRIES = 6
 PAUSE = 0.5
 LONGEST_PAUSE = 600.0
+#: Characters of an answer of no use that are shown to the model again.
+LONGEST_QUOTE = 4000
 #: How much longer the second answer may be after one that was cut.
 LONGER = 2
 #: What an answer may take where neither the sampling nor the backend's identity says it.
@@ -56,6 +58,14 @@ class Seat:
     backend: Backend
     prompts: PromptSet = "full"
     sampling: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.sampling.items():
+            whole = name != "max_tokens" or (isinstance(value, int) and value > 0)
+            if isinstance(value, bool) or not isinstance(value, int | float | list | tuple) or not whole:
+                raise InputError(
+                    f"sampling: {name} is {value!r:.80}; expected a number (or a list of texts to stop at)"
+                )
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -98,6 +108,7 @@ class Caller:
         self._limits = limits
         self._epoch = journal.epoch(episode)
         self._foreseen: dict[str, tuple[asyncio.Task[Answered[Any]], bool]] = {}
+        self._dropped: dict[str, tuple[asyncio.Task[Answered[Any]], bool]] = {}
 
     async def ask(
         self,
@@ -117,8 +128,8 @@ class Caller:
             StopRun: asking on is pointless or not allowed.
         """
         call = self._call(role, view, output_type, purpose, turn, step, draft)
-        begun = self._foreseen.pop(call.key, None)
-        return await (begun[0] if begun else self._answer(call))
+        begun = self._foreseen.pop(call.key, None) or self._dropped.pop(call.key, None)
+        return await (begun[0] if begun and not begun[0].cancelled() else self._answer(call))
 
     def foresee(
         self,
@@ -133,6 +144,8 @@ class Caller:
     ) -> asyncio.Task[Answered[A]]:
         """Begin a call that `ask` will probably want; its answer counts only if `ask` does."""
         call = self._call(role, view, output_type, purpose, turn, step, draft)
+        if call.key in self._dropped:
+            self._foreseen[call.key] = self._dropped.pop(call.key)
         if call.key not in self._foreseen:
             task = asyncio.ensure_future(self._answer(call))
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may ever ask
@@ -144,18 +157,28 @@ class Caller:
         return self._seats[role].backend.spare
 
     def drop(self) -> None:
-        """Discard what was foreseen and not asked for: calls in flight are cancelled where that saves the work.
+        """Discard what was foreseen and not asked for; if the same call is wanted after all, its answer is still there.
 
-        A provider is paid for the rest of a cancelled answer too, so that one is waited for (`Limits.leftovers`) and
-        kept.
+        Calls in flight are cancelled where that saves the work. A provider is paid for the rest of a cancelled answer
+        too, so that one is waited for (`Limits.leftovers`) and kept.
         """
-        for task, local in self._foreseen.values():
-            if local:
-                task.cancel()
-            elif not task.done():
-                self._limits.leftovers.add(task)
-                task.add_done_callback(self._limits.leftovers.discard)
+        for key, (task, local) in self._foreseen.items():
+            self.leave(task, local=local)
+            if not (local and not task.done()):
+                self._dropped[key] = (task, local)
         self._foreseen.clear()
+
+    def leave(self, task: asyncio.Task[Any], *, local: bool) -> None:
+        """Wait for a task no more: cancel it, or let its paid call be answered."""
+        if local:
+            task.cancel()
+        elif not task.done():
+            self._limits.leftovers.add(task)
+            task.add_done_callback(self._limits.leftovers.discard)
+
+    def is_local(self, role: Role) -> bool:
+        """Whether the role's model runs on the user's own machines."""
+        return self._seats[role].backend.local is True
 
     def _call(
         self, role: Role, view: View, output_type: type[A], purpose: str, turn: int, step: int, draft: int
@@ -196,7 +219,7 @@ class Caller:
             sampling = {**sampling, "max_tokens": LONGER * had}
         else:
             correction = f"That answer can't be used: {problem}. Answer again, with one JSON object as described."
-            messages = [*messages, {"role": "assistant", "content": completion.text}]
+            messages = [*messages, {"role": "assistant", "content": completion.text[:LONGEST_QUOTE]}]
             messages.append({"role": "user", "content": correction})
         name = request.name._replace(retry=request.name.retry + 1)
         return replace(request, name=name, messages=messages, sampling=sampling, seed=call_seed(self._seed, name))

@@ -177,13 +177,20 @@ class Case(BaseModel):
         return None
 
 
+#: So many of an input's errors are named; a model can make thousands.
+_MOST_ERRORS = 5
+
+
 def explain(error: ValidationError, whole: str = "row") -> str:
     """A pydantic error as `key: what was expected (found …)`, all of them in one line; `whole`: what has the keys."""
     parts = []
-    for item in error.errors():
+    errors = error.errors()
+    for item in errors[:_MOST_ERRORS]:
         key = ".".join(map(str, item["loc"])) or whole
         found = "" if item["type"] == "missing" else f" (found {item['input']!r:.60})"
         parts.append(f"{key}: {item['msg'].removeprefix('Value error, ')}{found}")
+    if len(errors) > _MOST_ERRORS:
+        parts.append(f"and {len(errors) - _MOST_ERRORS} more")
     return "; ".join(parts)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from triagesim.console import command
 from triagesim.errors import InputError
-from triagesim.governance import Provenance
+from triagesim.governance import OPEN, Provenance
 
 if TYPE_CHECKING:
     from triagesim.drive import Plan
@@ -139,7 +139,11 @@ def make_plan(args: argparse.Namespace) -> Plan:
     if not cases:
         raise InputError(f"{args.cases}: holds no case")
     if args.provenance:
-        cases = [case.model_copy(update={"provenance": case.provenance or args.provenance}) for case in cases]
+        strict = [case.provenance is not None and case.provenance not in OPEN for case in cases]
+        cases = [
+            case if keeps else case.model_copy(update={"provenance": args.provenance})
+            for case, keeps in zip(cases, strict, strict=True)
+        ]
     backends = _backends(args)
     if unknown := set(args.sampling) - set(ROLES):
         raise InputError(f"--sampling: unknown role {', '.join(sorted(unknown))}; expected {', '.join(ROLES)}")
@@ -177,6 +181,8 @@ def _backends(args: argparse.Namespace) -> dict[Any, Any]:
         raise InputError("--appearance needs a dialogue master: give --judge-model")
     own = {"vllm": args.vllm_args, "openrouter": args.openrouter_args}
     by_spec = {spec: args.model_args.pop(spec, {}) for spec in dict.fromkeys(specs.values())}
+    if odd := [spec for spec, options in by_spec.items() if not isinstance(options, dict)]:
+        raise InputError(f'--model-args: {odd[0]} needs an object of options, as in {{"timeout": 60}}')
     made = {
         spec: load_backend(spec, **args.model_args, **own.get(spec.partition(":")[0], {}), **options)
         for spec, options in by_spec.items()
@@ -213,10 +219,14 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
+#: A timer takes no more than this: some three years, in seconds.
+_LONGEST = 1e8
+
+
 def _seconds_left(args: argparse.Namespace) -> float | None:
     """Seconds until the earlier of --time-limit and --stop-at."""
     ends = [args.time_limit, None if args.stop_at is None else args.stop_at - time.time()]
-    return min((left for left in ends if left is not None), default=None)
+    return min((min(left, _LONGEST) for left in ends if left is not None), default=None)
 
 
 def _seconds(text: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -370,7 +371,7 @@ def _across(config: Config) -> Iterator[str]:
             yield f"{where}.name: {pairing.slug!r} is the name of pairings[{first - 1}] already; give each its own name"
         slugs.setdefault(pairing.slug.lower(), number + 1)
     yield from refused(config, config.data.provenance)
-    if Path(config.journal.dir).parts[:1] == ("results",):
+    if Path(os.path.normpath(config.journal.dir)).parts[:1] == ("results",):
         yield "journal.dir: lies in results/, which is deleted to start afresh; name a folder outside it"
     for name in config.audio.pairings or []:
         if name not in (known := [p.slug for p in pairings]):

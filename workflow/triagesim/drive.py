@@ -313,7 +313,14 @@ def stoppable(time_limit: float | None = None) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, max(time_limit, 1e-3))
         if snakemake := os.environ.get(PARENT):
             threading.Thread(target=_end_with, args=(int(snakemake),), daemon=True).start()
-        yield
+        try:
+            yield
+        except Stopped:
+            raise
+        except BaseException:
+            _finish()
+            raise
+        _finish()
     except Stopped as stopped:
         why = "the time limit is over" if stopped.exit_code == OUT_OF_TIME else "stopped"
         with contextlib.suppress(OSError):
@@ -323,6 +330,12 @@ def stoppable(time_limit: float | None = None) -> Iterator[None]:
         with contextlib.suppress(Exception):
             close_backends(CLOSE_WITHIN)
         os._exit(stopped.exit_code)
+
+
+def _finish() -> None:
+    """End the engines while signals are still heard; the time limit no longer counts."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    close_backends()
 
 
 def _end_with(snakemake: int) -> None:

@@ -34,6 +34,9 @@ PROTOCOL = 1
 #: Printed wherever a figure of such an episode stands.
 LEAKED = "leaked label: the nurse was told how near its level is"
 
+# What the dialogue master's preparation leaves in an artifact, in the order that it has there.
+_PREPARED = ("in_situ", "in_situ_error", "script_error", "appearance", "appearance_error")
+
 A = TypeVar("A", bound=Answer)
 
 
@@ -191,7 +194,7 @@ class Interview:
         """End what still runs for this episode."""
         self._caller.drop()
         if self._script_task is not None:
-            self._script_task.cancel()
+            self._caller.leave(self._script_task, local=self._caller.is_local("script"))
 
     # The dialogue master's preparation.
 
@@ -296,7 +299,7 @@ class Interview:
         return _Speaker(
             "nurse",
             NurseLineCheck,
-            lambda step: (step.utterance or "").strip(),
+            lambda step: (step.utterance or "").strip() if is_spoken(step) else "",
             lambda step, text: step.model_copy(update={"utterance": text}),
             talk.nurse_line_view,
             again,
@@ -365,10 +368,12 @@ class Interview:
                 return draft, {"passed": True, "verdict": seen, "rejected": rejected}
             self._caller.drop()
             words = speaker.words(draft)
-            if len(rejected) == self._setup.max_regenerations:
+            if len(rejected) >= self._setup.max_regenerations:
                 break
             rejected.append({"utterance": words, "verdict": seen})
             draft = await speaker.again(Redraft(draft=words, critique=verdict.critique), len(rejected))
+            if not speaker.words(draft):  # it says nothing any more, so nothing is left to check
+                return draft, {"passed": None, "rejected": rejected}
         purpose, talk = f"{speaker.role}_edit", self._talk
         view = EditView(line=speaker.view(draft), critique=verdict.critique)
         try:
@@ -441,7 +446,7 @@ class Interview:
             "nurse_persona": self._nurse.model_dump(mode="json"),
             "patient_persona": self._patient.model_dump(mode="json"),
             "patient_script": self._script and self._script.model_dump(mode="json"),
-            **self._prepared,
+            **{key: self._prepared[key] for key in _PREPARED if key in self._prepared},
             "end_reason": ("nurse_end" if talk.state.questions_left > 0 else "max_turns") if talk.state.ended else None,
             "final_triage": self._trace[-1]["triage"] if self._trace else None,
             "num_turns": talk.turn,

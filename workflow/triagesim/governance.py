@@ -40,7 +40,7 @@ def check_endpoint(case: Case, model: str, local: bool | None) -> None:
     Raises:
         StopRun: the case may not leave this machine.
     """
-    if local or case.provenance in OPEN:
+    if local is True or case.provenance in OPEN:
         return
     if case.provenance is None:
         if local is None:

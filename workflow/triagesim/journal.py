@@ -79,11 +79,15 @@ class Journal:
         folder: where they are kept; None keeps nothing.
         case_ids: whose answers to load.
         tally: counts what passes.
+        spec: of the episodes that are played; another specification's ends don't count.
     """
 
-    def __init__(self, folder: Path | None, case_ids: Iterable[str] = (), tally: Tally | None = None) -> None:
+    def __init__(
+        self, folder: Path | None, case_ids: Iterable[str] = (), tally: Tally | None = None, spec: str = ""
+    ) -> None:
         self._tally = tally or Tally()
         self._folder = folder
+        self._spec = spec
         self._files: dict[str, _File] = {}
         self._answers: dict[str, Completion] = {}
         self._failures: dict[str, tuple[str, Completion]] = {}
@@ -104,7 +108,7 @@ class Journal:
         found = self._answers.get(key)
         if found is None and key in self._failures:
             episode, failure = self._failures[key]
-            found = failure if episode in self._done else None
+            found = failure if self._done.get(episode, "").endswith(f" {self._spec}") else None
         self._tally.replayed += found is not None
         return found
 
@@ -163,7 +167,7 @@ class Journal:
             usage = Usage(*record["usage"])
             answer = Completion(record["text"], record["finish"], usage, record["model"])
             if record["finish"] == "error":
-                self._failures.setdefault(record["key"], (record["name"].split("/")[0], answer))
+                self._failures[record["key"]] = (record["name"].split("/")[0], answer)
             else:
                 self._answers.setdefault(record["key"], answer)
         elif record.get("gave_up") is not None:
@@ -235,10 +239,15 @@ def read_records(folder: Path) -> Iterator[dict[str, Any]]:
 def records_in(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The records among lines; a line that is none is passed over."""
     for line in lines:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)
-            if isinstance(record, dict) and any(record.keys() >= keys for keys in _KINDS):
+            if isinstance(record, dict) and any(record.keys() >= keys for keys in _KINDS) and _is_sound(record):
                 yield record
+
+
+def _is_sound(record: dict[str, Any]) -> bool:
+    usage = record.get("usage") if "key" in record else [0] * 5
+    return isinstance(usage, list) and len(usage) == 5 and all(isinstance(number, int | float) for number in usage)
 
 
 @contextlib.contextmanager

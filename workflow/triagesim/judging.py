@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from triagesim.answers import not_blank
 from triagesim.cases import PatientScript
 from triagesim.requests import Answer
 
@@ -23,7 +24,7 @@ def _null_for_no_answer(value: Any) -> Any:
     return None if isinstance(value, str) and _NO_ANSWER.fullmatch(value) else value
 
 
-_Said = Annotated[str, Field(min_length=1)]
+_Said = Annotated[str, Field(min_length=1), AfterValidator(not_blank)]
 _News = Annotated[str | None, BeforeValidator(_null_for_no_answer)]
 
 

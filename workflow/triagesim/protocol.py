@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass, replace
 
 from triagesim.answers import MAX_FLAGS, Action, NurseStep
@@ -11,10 +12,15 @@ from triagesim.cases import VITALS, Vital
 #: What the nurse says while it measures enters the dialogue from this many words on.
 SPOKEN_WORDS = 3
 
-_NUMBERS = r"(?:[1-5]|one|two|three|four|five)"
+_SCALES = r"(?:esi|ats|emergency severity index|australasian triage scale|triage|level|category|cat\.?|acuity|priority)"
+_BETWEEN = r"(?:level|category|score|number|no\.?|is|of|as|a|at|will|be|was|you|i|we|gave|given|have|are)"
+_NUMBERS = r"(?:[1-5]|one|two|three|four|five|ii|iii|iv)"
+_GAP = r"[\s:#()\[\]*_-]*"
+# A number of ten, or up to another one, is a score or a range that the patient is asked for.
+_SCORED = r"\s*(?:to\b|(?:out of|of|/)\s*(?:10|ten)\b)"
 _LEVEL = re.compile(
-    rf"\b(?:esi|ats|triage|level|category|cat|acuity|priority)\b[\s:,#-]*"
-    rf"(?:(?:esi|ats|triage|level|category|acuity|priority|score|is|of|as|a|at)\b[\s:,#-]*){{0,4}}{_NUMBERS}\b(?!\s*(?:to|out)\b)",
+    rf"\b{_SCALES}(?:{_GAP}\b{_BETWEEN}(?!\w)){{0,6}}{_GAP}(?<![a-z]){_NUMBERS}\b(?!{_SCORED})"
+    rf"|\b(?:esi|ats|cat)[1-5]\b",
     re.IGNORECASE,
 )
 
@@ -118,7 +124,7 @@ def is_spoken(step: NurseStep) -> bool:
 
 def names_level(text: str) -> bool:
     """Whether a line tells the patient its triage level ("level 3", "ESI two", "category 2")."""
-    return _LEVEL.search(text) is not None
+    return _LEVEL.search(unicodedata.normalize("NFKC", text)) is not None
 
 
 def _may_end(state: NurseState) -> bool:

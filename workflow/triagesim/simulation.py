@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -63,13 +64,20 @@ def simulate(
     Raises:
         InputError, TypeError: an argument isn't what it should be; at the call, not at the first `next`.
     """
+    if isinstance(cases, Case | str | Path) or isinstance(skip, str):
+        raise InputError("cases and skip are lists: of cases (load_cases), and of episode ids")
     chosen = list(cases)
+    if odd := [case for case in chosen if not isinstance(case, Case)]:
+        raise InputError(f"cases holds {odd[0]!r:.80}; expected cases, as load_cases or Case.model_validate makes them")
+    if not isinstance(features, Features):
+        raise InputError(f"features is {features!r:.80}; expected Features(appearance=…, belief_state=…, feedback=…)")
     checked = {"max_turns": max_turns, "episodes_per_case": episodes_per_case, "concurrency": concurrency}
     for name, number in checked.items():
-        if number < 1:
-            raise InputError(f"{name} is {number}; expected 1 or more")
-    if min_questions < 0 or max_regenerations < 0:
-        raise InputError("min_questions and max_regenerations are 0 or more")
+        if not isinstance(number, int) or number < 1:
+            raise InputError(f"{name} is {number}; expected a whole number from 1 on")
+    for name, number in {"min_questions": min_questions, "max_regenerations": max_regenerations}.items():
+        if not isinstance(number, int) or number < 0:
+            raise InputError(f"{name} is {number}; expected a whole number from 0 on")
     if algorithm not in (None, "esi", "ats"):
         raise InputError(f"algorithm is {algorithm!r}; expected esi or ats")
     if judge_llm is None and features.appearance:
@@ -118,7 +126,7 @@ def run(
     bounds = limits or Limits()
 
     async def work(emit: Callable[[Any], None]) -> None:
-        book = await asyncio.to_thread(Journal, journal, [case.case_id for case, _ in jobs], bounds.tally)
+        book = await asyncio.to_thread(Journal, journal, [case.case_id for case, _ in jobs], bounds.tally, setup.spec)
         waiting = iter(jobs)
 
         async def worker() -> None:
@@ -130,9 +138,11 @@ def run(
         try:
             await _all(workers, bounds)
         finally:
-            for task in (*workers, *bounds.leftovers):
-                task.cancel()
-            await asyncio.gather(*workers, *bounds.leftovers, return_exceptions=True)
+            for tasks in (workers, bounds.leftovers):  # a worker that is cancelled may leave one more
+                ending = list(tasks)
+                for task in ending:
+                    task.cancel()
+                await asyncio.gather(*ending, return_exceptions=True)
             book.close()
 
     return iterate(work)
@@ -151,8 +161,13 @@ async def _all(workers: list[asyncio.Task[None]], bounds: Limits) -> None:
     stop = next((failure for failure in failures if isinstance(failure, StopRun)), None)
     if stop is not None:
         bounds.stop(stop)
-    waiting = {*(going if stop is not None else ()), *bounds.leftovers}
-    if waiting and (stop is not None or not failures):
-        await asyncio.wait(waiting, timeout=LAST_ANSWERS)
-    if failures:
-        raise stop or failures[0]
+    elif failures:
+        raise failures[0]
+    until = time.monotonic() + LAST_ANSWERS
+    while waiting := {task for task in (*going, *bounds.leftovers) if not task.done()}:
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+    if stop is not None:
+        raise stop

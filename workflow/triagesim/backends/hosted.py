@@ -120,6 +120,16 @@ class _Hosted:
         fields: Mapping[str, Any],
     ) -> None:
         self.model = f"{backend}:{model}"
+        wrong = {
+            "max_workers (a whole number)": isinstance(max_workers, int) and not isinstance(max_workers, bool),
+            "timeout (seconds)": isinstance(timeout, int | float) and not isinstance(timeout, bool),
+            "api_key (text)": isinstance(api_key, str | None),
+            "base_url (text)": isinstance(base_url, str),
+            "extra_body (a mapping)": isinstance(extra_body, Mapping | None),
+            "reasoning (low, medium, high, none or a mapping)": isinstance(reasoning, str | Mapping | None),
+        }
+        if amiss := [name for name, fine in wrong.items() if not fine]:
+            raise InputError(f"{self.model}: {amiss[0]} isn't what it should be")
         if max_workers < 1 or timeout <= 0:
             raise InputError(f"{self.model}: max_workers is 1 or more and timeout above 0")
         if isinstance(reasoning, str) and reasoning not in ("low", "medium", "high", "none"):
@@ -321,6 +331,8 @@ class _Hosted:
             raise BackendError(f"{self.model}: the provider broke off its answer", kind="server")
         # A refusal was paid for like any answer: it is kept, found invalid and asked for again.
         text = _content(_at(message, "content")) or _as_text(_at(message, "refusal") or "")
+        if self._key:
+            text = text.replace(self._key, "[key]")
         if not text.strip():
             if finish == "content_filter":
                 raise AnswerError(f"{self.model}: the provider's content filter withheld the answer")
@@ -454,6 +466,8 @@ class OpenAICompatible(_Hosted):
             timeout=timeout,
             fields={effort: reasoning, **(extra_body or {})},
         )
+        if not isinstance(local, bool):
+            raise InputError(f"{self.model}: local is {local!r}; expected true or false")
         self.local = local
         self.identity["identity"] = identity
 
@@ -520,7 +534,11 @@ def _checked(model: str, base_url: str) -> str:
     Raises:
         InputError: it is none, or holds what would be a secret in every error text.
     """
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+        _ = parts.port
+    except ValueError as error:
+        raise InputError(f"{model}: base_url {base_url!r} is no address ({error})") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InputError(f"{model}: base_url {base_url!r} is no address; expected one like http://127.0.0.1:8000/v1")
     if parts.username or parts.password or parts.query:
@@ -585,7 +603,7 @@ def _usage(usage: Any) -> Usage:
         completion=count("completion_tokens"),
         reasoning=count("completion_tokens_details", "reasoning_tokens"),
         cached=count("prompt_tokens_details", "cached_tokens"),
-        cost=_number(_at(usage, "cost")) or 0.0,
+        cost=max(_number(_at(usage, "cost")) or 0.0, 0.0),
     )
 
 
