@@ -1,9 +1,13 @@
-"""The comparison of levels: its statistics against an independent computation, and the command itself."""
+"""The comparison of levels: its statistics against an independent computation, and the command itself; and the
+benchmarks of the engine: what they count with, and that each prints its table.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import BASELINES, Row, bootstrap, cells, counts, exact, kappa, nurses
+from dialogue import MEASURED, TURNS, Call, answer, length, rejected, sampled_trace, trace
+from engines import BLOCK, Cache, Counts, ModelEngine
+from tokens import smollm2
+from triagesim.answers import NurseStep, PatientReply
+from triagesim.judging import InSitu, LineCheck, NurseLineCheck, Reading, Script
+from triagesim.requests import Answer
 from triagesim.resources import RESOURCES
 
 ROOT = RESOURCES.parent
@@ -31,8 +41,8 @@ def kappa_of(*levels: tuple[int, int]) -> float:
     return float(kappa(counts(rows(*levels)).sum(0)))
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "benchmarks/agreement.py", *arguments]
+def run(*arguments: str, script: str = "agreement.py") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, f"benchmarks/{script}", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
 
 
@@ -142,3 +152,123 @@ def test_the_command_prints_labelled_rows_and_the_page_shows_the_same(tmp_path: 
     page = INTERVAL.sub("", (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")).splitlines()
     ours = [INTERVAL.sub("", line) for line in printed if line.startswith(("| shipped", "| held-out"))]
     assert [line for line in ours if line not in page] == [], "run benchmarks/agreement.py and paste its table"
+
+
+# The engine's benchmarks.
+
+FORMS: dict[str, type[Answer]] = {
+    "in_situ": InSitu,
+    "script": Script,
+    "nurse": NurseStep,
+    "nurse_check": NurseLineCheck,
+    "patient": PatientReply,
+    "patient_check": LineCheck,
+    "reading": Reading,
+}
+
+
+def test_the_published_lengths_have_the_measured_mean_median_and_high_percentile() -> None:
+    assert trace() == sampled_trace()
+    for kind, lengths in trace().items():
+        mean, median, high, longest = MEASURED[kind]
+        assert statistics.mean(lengths) == pytest.approx(mean, abs=0.5), kind
+        assert statistics.median(lengths) == pytest.approx(median, abs=1), kind
+        assert sorted(lengths)[int(0.9 * len(lengths))] == pytest.approx(high, abs=2), kind
+        assert max(lengths) == pytest.approx(longest, abs=4), kind
+
+
+@given(st.integers(0, 10**6), st.sampled_from(sorted(FORMS)), st.integers(0, TURNS - 1))
+def test_every_answer_of_the_dialogues_is_valid_and_about_as_long_as_the_trace_says(
+    number: int, kind: str, turn: int
+) -> None:
+    call = Call(f"episode-{number}", kind, turn)
+    text = answer(call, length(call, trace()), "ours")
+    assert FORMS[kind].model_validate_json(text).model_dump()
+    fixed = {"reading": 250, "nurse_check": 130, "patient_check": 120}.get(kind, 220)
+    assert len(text) <= max(4.6 * length(call, trace()) + 40, fixed)
+
+
+def test_the_same_tenth_of_the_lines_is_rejected_and_no_closing_line_is() -> None:
+    calls = [Call(f"episode-{number}", "nurse_check", number % TURNS) for number in range(4000)]
+    assert sum(map(rejected, calls)) / len(calls) == pytest.approx(0.1, abs=0.02)
+    assert not any(rejected(call._replace(turn=TURNS)) for call in calls)
+    for call in calls[:200]:
+        assert NurseLineCheck.model_validate_json(answer(call, 60, "ours")).passed is not rejected(call)
+
+
+def test_a_prefix_cache_keeps_whole_blocks_and_always_computes_the_last_token() -> None:
+    cache = Cache()
+    prompt = list(range(3 * BLOCK))
+    assert cache.count(prompt).computed == 3 * BLOCK
+    assert cache.count(prompt).computed == BLOCK
+    assert cache.count([*prompt, 7]).computed == 1
+    assert cache.count([*prompt[: 2 * BLOCK - 1], -1, *prompt[2 * BLOCK :]]).computed == 2 * BLOCK
+
+
+def test_in_the_model_of_an_engine_every_running_request_gets_a_token_a_step() -> None:
+    async def work() -> tuple[Counts, Counts, Counts]:
+        engine = ModelEngine()
+        await engine.generate([1] * 100, 50)
+        alone = engine.counts
+        await asyncio.gather(engine.generate([2] * 100, 50), engine.generate([3] * 100, 20))
+        both = engine.counts.since(alone)
+        dropped = asyncio.ensure_future(engine.generate([4] * 100, 50))
+        waiting = asyncio.ensure_future(engine.generate([5] * 100, 10))
+        await asyncio.sleep(0)
+        dropped.cancel()
+        await waiting
+        return alone, both, engine.counts.since(alone).since(both)
+
+    alone, both, last = asyncio.run(work())
+    assert alone == Counts(steps=50, occupied=50, generated=50, computed=100)
+    assert both == Counts(steps=50, occupied=70, generated=70, computed=200)
+    assert last == Counts(steps=10, occupied=10, generated=10, computed=100)
+
+
+def test_the_tokenizer_gives_the_tokens_of_the_models_own_one() -> None:
+    """The numbers are those of the library transformers, with its tokenizer made from the same file."""
+    said = smollm2().chat([{"role": "system", "content": "It's 98.6 °F,  twice.\n\n- pain: 7/10"}])
+    head, tail = (
+        [1, 9690, 198, 1589, 506, 216, 41, 40, 30, 38, 13518, 54, 28, 216, 6757, 30],
+        [2, 198, 1, 520, 9531, 198],
+    )
+    assert said == [*head, 198, 198, 29, 1556, 42, 216, 39, 31, 33, 32, *tail]
+
+
+def tables(printed: str) -> list[list[dict[str, str]]]:
+    """Every Markdown table, as its rows by column."""
+    found = []
+    for block in re.findall(r"(?:^\|.*\n)+", printed, re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines())
+        found.append([dict(zip(head, row, strict=True)) for row in rows])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("script", "columns"),
+    [
+        ("driver.py", [("calls/s", 3), ("60 episodes", 3)]),
+        ("hosted.py", [("s an episode", 3)]),
+        ("prefix.py", [("computed a call", 8)]),
+        ("steps.py", [("engine steps", 3), ("longest episode alone", 3)]),
+    ],
+)
+@pytest.mark.slow
+def test_a_quick_run_prints_its_tables_and_what_they_were_measured_on(
+    script: str, columns: list[tuple[str, int]]
+) -> None:
+    done = run("--quick", *(["--model"] if script == "steps.py" else []), script=script)
+    assert done.returncode == 0, done.stderr
+    for rows, (column, number) in zip(tables(done.stdout), columns, strict=True):
+        assert len(rows) == number
+        assert all(float(re.split(r"[ (]", row[column].replace(",", ""))[0]) > 0 for row in rows)
+    assert re.search(r"\d+ shared \S+ cores, load average", done.stdout)
+
+
+@pytest.mark.parametrize("script", ["driver.py", "hosted.py", "prefix.py", "steps.py"])
+def test_a_peer_that_is_not_there_is_one_clear_error(script: str) -> None:
+    done = run("--quick", "--peer", sys.executable, script=script)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --peer ")
+    assert "pip install triagesim==0.2.0.post1" in done.stderr
+    assert done.stdout == ""
