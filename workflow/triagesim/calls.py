@@ -238,8 +238,10 @@ class Caller:
             if request.role in _MASTER:
                 self._journal.keep(self._case.case_id, key, request.name, Completion(str(failure), "error"))
             raise
-        # A model can answer with half a surrogate pair, which is no text that a file could hold.
-        completion = replace(completion, text=completion.text.encode(errors="replace").decode())
+        try:
+            completion.text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair, which is no text that a file could hold
+            completion = replace(completion, text=completion.text.encode(errors="replace").decode())
         self._journal.keep(self._case.case_id, key, request.name, completion)
         return completion, True
 
