@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 from actors import Puppet, a_case, personas
 from triagesim import simulate
+from triagesim.engine import close_backends, loop
 from triagesim.governance import redact
 from triagesim.journal import read_records
 from triagesim.requests import Request
@@ -149,3 +152,38 @@ def test_a_start_that_failed_is_tried_again_by_the_next_run() -> None:
         run(llm)
     assert {episode["status"] for episode in run(llm)} == {"ok"}
     assert llm.starts == 2
+
+
+def test_a_backend_that_hangs_keeps_no_task_once_backends_are_closed() -> None:
+    begun = threading.Event()
+
+    class Hanging(Puppet):
+        async def complete(self, requests: list[Request]) -> list[str | Exception]:  # type: ignore[override]
+            begun.set()
+            await asyncio.Event().wait()
+            return []
+
+    episodes = simulate(
+        [a_case()],
+        nurse_llm=Hanging(),
+        patient_llm=Puppet(),
+        nurse_personas=personas("nurse"),
+        patient_personas=personas("patient"),
+    )
+
+    def wait() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            list(episodes)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    assert begun.wait(30)
+    close_backends()
+    waiting.join(30)
+    left = asyncio.run_coroutine_threadsafe(_tasks(), loop()).result(30)
+    assert not [task for task in left if "_serve" in repr(task)]
+
+
+async def _tasks() -> set[asyncio.Task[Any]]:
+    await asyncio.sleep(0)
+    return asyncio.all_tasks()

@@ -25,6 +25,7 @@ from triagesim.journal import read_records
 from triagesim.judging import Appearance, Edit, InSitu, LineCheck, NurseLineCheck, Reading, RecordNews, Script
 from triagesim.requests import Answer, Request
 from triagesim.resources import SCHEMAS
+from triagesim.show import as_text
 from triagesim.views import ReadingView
 
 SPECULATIONS = ("off", "reading", "full")
@@ -234,6 +235,13 @@ def test_a_line_that_is_mended_passes_and_its_rejected_draft_is_kept() -> None:
     summary = summarize([episode])
     assert summary["regenerated_rate"] == pytest.approx(2 / len(lines(episode)), abs=1e-6)
     assert summary["flagged_rate"] == 0
+
+
+def test_a_shown_dialogue_marks_lines_that_did_not_simply_pass() -> None:
+    [edited] = run([a_case()], Puppet(rejects=1.0), max_turns=1)
+    [fine] = run([a_case()], Puppet(), max_turns=1)
+    assert as_text(edited).count("[written by the dialogue master]") == len(lines(edited))
+    assert not any(mark in as_text(fine) for mark in ("[written", "[not checked]", "[failed"))
 
 
 def test_a_redraft_keeps_what_the_nurse_does_and_changes_only_how_it_is_said() -> None:

@@ -136,7 +136,9 @@ class _Gathering:
         """Nothing to load."""
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Wait for no answer any more."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def complete(self, request: Request) -> Completion:
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()

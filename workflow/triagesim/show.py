@@ -72,7 +72,18 @@ def _line(item: dict[str, Any]) -> str:
     if item["actor"] == "system":
         return f"           [triage ends: level {item['triage']}]"
     level = f" ({item['triage']})" if item.get("triage") else ""
-    return f"{item['actor'] + level:>11}  {item['utterance']}"
+    return f"{item['actor'] + level:>11}  {item['utterance']}{_mark(item.get('verification'))}"
+
+
+def _mark(verification: dict[str, Any] | None) -> str:
+    """What a reader must know of a line that didn't simply pass its check."""
+    if verification is None or (verification["passed"] and not verification.get("rejected")):
+        return ""
+    if verification.get("edited"):
+        return "  [written by the dialogue master]"
+    if verification["passed"] is None:
+        return "  [not checked]"
+    return "  [written anew]" if verification["passed"] else "  [failed its check]"
 
 
 def _verdict(episode: dict[str, Any]) -> str:
