@@ -29,7 +29,7 @@ NOT_COPIED = (
     "journal",
     "logs",
     ".git",
-    ".venv",
+    ".venv*",
     ".snakemake",
     "__pycache__",
     "*.egg-info",
