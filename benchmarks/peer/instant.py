@@ -9,9 +9,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from places import Places, episode_ids
-
 from dialogue import Call, Pool
+from places import Places, episode_ids
 from playing import play
 
 

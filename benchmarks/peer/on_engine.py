@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 from places import Places, episode_ids
-
 from playing import play
 
 
