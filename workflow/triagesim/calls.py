@@ -78,6 +78,18 @@ class Seat:
         return digest(self.identity)
 
 
+class Question(NamedTuple, Generic[A]):
+    """What an episode asks at one place: who is asked, by which view, in which form, and for what."""
+
+    role: Role
+    view: View
+    form: type[A]
+    purpose: str
+    turn: int = 0
+    step: int = 0
+    draft: int = 0
+
+
 class Answered(NamedTuple, Generic[A]):
     """A valid answer, and the calls that it took."""
 
@@ -110,40 +122,20 @@ class Caller:
         self._foreseen: dict[str, tuple[asyncio.Task[Answered[Any]], bool]] = {}
         self._dropped: dict[str, tuple[asyncio.Task[Answered[Any]], bool]] = {}
 
-    async def ask(
-        self,
-        role: Role,
-        view: View,
-        output_type: type[A],
-        purpose: str,
-        *,
-        turn: int = 0,
-        step: int = 0,
-        draft: int = 0,
-    ) -> Answered[A]:
+    async def ask(self, question: Question[A]) -> Answered[A]:
         """Ask until the answer is valid: once more with the error fed back, once more with a larger budget.
 
         Raises:
             GivenUp: it stays invalid, or the backend keeps failing.
             StopRun: asking on is pointless or not allowed.
         """
-        call = self._call(role, view, output_type, purpose, turn, step, draft)
+        call = self._call(question)
         begun = self._foreseen.pop(call.key, None) or self._dropped.pop(call.key, None)
         return await (begun[0] if begun and not begun[0].cancelled() else self._answer(call))
 
-    def foresee(
-        self,
-        role: Role,
-        view: View,
-        output_type: type[A],
-        purpose: str,
-        *,
-        turn: int = 0,
-        step: int = 0,
-        draft: int = 0,
-    ) -> asyncio.Task[Answered[A]]:
+    def foresee(self, question: Question[A]) -> asyncio.Task[Answered[A]]:
         """Begin a call that `ask` will probably want; its answer counts only if `ask` does."""
-        call = self._call(role, view, output_type, purpose, turn, step, draft)
+        call = self._call(question)
         if call.key in self._dropped:
             self._foreseen[call.key] = self._dropped.pop(call.key)
         if call.key not in self._foreseen:
@@ -180,9 +172,8 @@ class Caller:
         """Whether the role's model runs on the user's own machines."""
         return self._seats[role].backend.local is True
 
-    def _call(
-        self, role: Role, view: View, output_type: type[A], purpose: str, turn: int, step: int, draft: int
-    ) -> _Call:
+    def _call(self, question: Question[Any]) -> _Call:
+        role, view, output_type, purpose, turn, step, draft = question
         seat = self._seats[role]
         messages = render(view, seat.prompts) if seat.backend.reads == "messages" else []
         name = CallName(self._episode, purpose, turn, step, draft, 0, self._epoch)

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 from triagesim.answers import NurseStep, PatientReply, nurse_step
 from triagesim.appearance import banned_in
 from triagesim.artifact import RECORD_FIELDS, SPEAKING_RATE, UNKNOWN, Episode
-from triagesim.calls import Caller, GivenUp, Seat
+from triagesim.calls import Answered, Caller, GivenUp, Question, Seat
 from triagesim.cases import Case, PatientScript, Scale
 from triagesim.config import Features, Speculation
 from triagesim.journal import Journal
@@ -27,7 +27,7 @@ from triagesim.protocol import Allowed, allowed, is_spoken, names_level
 from triagesim.requests import Answer, Role, Usage
 from triagesim.resources import load_yaml
 from triagesim.talk import Scene, Talk
-from triagesim.views import EditView, NurseLineView, PatientLineView, Redraft, View
+from triagesim.views import EditView, Redraft
 
 #: Bumped by hand whenever the same answers would give another episode; `tests/test_episode.py` says when.
 PROTOCOL = 1
@@ -137,18 +137,54 @@ class _Speaker(Generic[A]):
 
     Attributes:
         words: a draft's words, and a draft with other ones.
-        view: what the check of a draft looks at.
+        check: what asks for the check of a draft (number).
         again: asks for another draft (number) with the reason.
         ahead: begins what comes next if a draft passes.
     """
 
     role: Literal["nurse", "patient"]
-    check: type[LineCheck]
     words: Callable[[A], str]
     with_words: Callable[[A, str], A]
-    view: Callable[[A], NurseLineView | PatientLineView]
+    check: Callable[[A, int], Question[Any]]
     again: Callable[[Redraft, int], Awaitable[A]]
     ahead: Callable[[A], Coroutine[Any, Any, None]]
+
+
+# What is asked at each place: by the dialogue itself, and by what runs ahead of it. Both have to ask the same.
+
+
+def _script(scene: Scene) -> Question[Script]:
+    return Question("script", scene.script_view(), Script, "script")
+
+
+def _appearance(scene: Scene, banned: tuple[str, ...] = (), draft: int = 0) -> Question[Appearance]:
+    return Question("judge", scene.appearance_view(banned), Appearance, "appearance", draft=draft)
+
+
+def _step(
+    talk: Talk, options: Allowed | None = None, redraft: Redraft | None = None, draft: int = 0
+) -> Question[NurseStep]:
+    options = options or allowed(talk.state)
+    form = nurse_step(options.actions, options.vitals, talk.heard)
+    return Question("nurse", talk.nurse_view(options, redraft), form, "nurse", talk.turn, talk.step, draft)
+
+
+def _nurse_check(talk: Talk, step: NurseStep, draft: int = 0) -> Question[NurseLineCheck]:
+    view = talk.nurse_line_view(step)
+    return Question("judge", view, NurseLineCheck, "nurse_check", talk.turn, talk.step, draft)
+
+
+def _reply(talk: Talk, redraft: Redraft | None = None, draft: int = 0) -> Question[PatientReply]:
+    return Question("patient", talk.patient_view(redraft), PatientReply, "patient", talk.turn, draft=draft)
+
+
+def _patient_check(talk: Talk, reply: PatientReply, draft: int = 0) -> Question[LineCheck]:
+    view = talk.patient_line_view(reply.utterance)
+    return Question("judge", view, LineCheck, "patient_check", talk.turn, talk.step, draft)
+
+
+def _reading(talk: Talk, reply: PatientReply) -> Question[Reading]:
+    return Question("judge", talk.reading_view(reply.utterance), Reading, "reading", talk.turn)
 
 
 class Interview:
@@ -204,7 +240,7 @@ class Interview:
         if self._setup.ahead == "full":
             self._foresee_beginning()
         try:
-            in_situ = await self._ask("judge", scene.arrival_view(), InSitu, "in_situ")
+            in_situ = await self._ask(Question("judge", scene.arrival_view(), InSitu, "in_situ"))
             self._prepared["in_situ"] = in_situ.model_dump()
             if not in_situ.conversation:
                 return in_situ.reasoning
@@ -219,17 +255,16 @@ class Interview:
     def _foresee_beginning(self) -> None:
         """Begin what the preparation and the nurse's first step will ask, as far as the engines have room."""
         scene, features = self._talk.scene, self._setup.features
-        if self._script is None and self._caller.spare("script"):
-            self._caller.foresee("script", scene.script_view(), Script, "script")
-        if features.appearance and self._caller.spare("judge"):
-            self._caller.foresee("judge", scene.appearance_view(), Appearance, "appearance")
-        if not features.appearance and self._caller.spare("nurse"):
-            view, answers = self._next_step(self._talk)
-            self._caller.foresee("nurse", view, answers, "nurse")
+        if self._script is None:
+            self._foresee(_script(scene))
+        if features.appearance:
+            self._foresee(_appearance(scene))
+        else:
+            self._foresee(_step(self._talk))
 
     async def _write_script(self) -> None:
         try:
-            script = await self._ask("script", self._talk.scene.script_view(), Script, "script")
+            script = await self._ask(_script(self._talk.scene))
             self._script = PatientScript.model_validate(script.model_dump())
         except GivenUp as failure:
             self._prepared["script_error"] = str(failure)
@@ -249,8 +284,7 @@ class Interview:
         banned: tuple[str, ...] = ()
         try:
             for draft in range(2):
-                view = scene.appearance_view(banned)
-                appearance = await self._ask("judge", view, Appearance, "appearance", draft=draft)
+                appearance = await self._ask(_appearance(scene, banned, draft))
                 banned = banned_in(appearance, scene.master_facts)
                 if not banned:
                     self._prepared["appearance"] = appearance.model_dump()
@@ -264,28 +298,20 @@ class Interview:
 
     async def _nurse_acts(self) -> NurseStep:
         """One step of the nurse, checked if it is spoken, written down."""
-        talk = self._talk
-        view, answers = self._next_step(talk)
-        step = await self._ask("nurse", view, answers, "nurse", turn=talk.turn, step=talk.step)
+        step = await self._ask(_step(self._talk))
         verification = None
         if self._setup.judged and is_spoken(step):
             step, verification = await self._verify(step, self._nurse_speaker(step))
         self._write_step(step, verification)
         return step
 
-    def _next_step(self, talk: Talk) -> tuple[View, type[NurseStep]]:
-        options = allowed(talk.state)
-        return talk.nurse_view(options), nurse_step(options.actions, options.vitals, talk.heard)
-
     def _nurse_speaker(self, first: NurseStep) -> _Speaker[NurseStep]:
         """The nurse at this step: what it does stays as in its first draft, how it says it may change."""
         talk = self._talk
         options = Allowed((first.action,), (first.vital,) if first.vital and first.action == "check_vital" else ())
-        answers = nurse_step(options.actions, options.vitals, talk.heard)
 
         async def again(redraft: Redraft, draft: int) -> NurseStep:
-            view = talk.nurse_view(options, redraft)
-            return await self._ask("nurse", view, answers, "nurse", turn=talk.turn, step=talk.step, draft=draft)
+            return await self._ask(_step(talk, options, redraft, draft))
 
         async def ahead(step: NurseStep) -> None:
             if self._setup.ahead != "full" or step.action == "end":
@@ -298,10 +324,9 @@ class Interview:
 
         return _Speaker(
             "nurse",
-            NurseLineCheck,
             lambda step: (step.utterance or "").strip() if is_spoken(step) else "",
             lambda step, text: step.model_copy(update={"utterance": text}),
-            talk.nurse_line_view,
+            lambda step, draft: _nurse_check(talk, step, draft),
             again,
             ahead,
         )
@@ -312,15 +337,14 @@ class Interview:
         """One reply, checked, read and written down."""
         await self._have_script()
         talk = self._talk
-        reply = await self._ask("patient", talk.patient_view(), PatientReply, "patient", turn=talk.turn)
+        reply = await self._ask(_reply(talk))
         verification = None
         if self._setup.judged:
             reply, verification = await self._verify(reply, self._patient_speaker())
         conveyed, news = None, None
         if self._setup.judged:
             try:
-                view = talk.reading_view(reply.utterance)
-                reading = await self._ask("judge", view, Reading, "reading", turn=talk.turn)
+                reading = await self._ask(_reading(talk, reply))
                 conveyed, news = reading.conveyed, talk.recorded(reading)
             except GivenUp:
                 pass
@@ -331,24 +355,19 @@ class Interview:
         talk = self._talk
 
         async def again(redraft: Redraft, draft: int) -> PatientReply:
-            view = talk.patient_view(redraft)
-            return await self._ask("patient", view, PatientReply, "patient", turn=talk.turn, draft=draft)
+            return await self._ask(_reply(talk, redraft, draft))
 
         async def ahead(reply: PatientReply) -> None:
-            if self._setup.ahead == "off" or not self._caller.spare("judge"):
-                return
-            view = talk.reading_view(reply.utterance)
-            begun = self._caller.foresee("judge", view, Reading, "reading", turn=talk.turn)
-            if self._setup.ahead == "full":
+            begun = None if self._setup.ahead == "off" else self._foresee(_reading(talk, reply))
+            if begun is not None and self._setup.ahead == "full":
                 reading = (await asyncio.shield(begun)).value
                 await self._foresee_step(talk.replied(reply.utterance).noted(talk.recorded(reading)))
 
         return _Speaker(
             "patient",
-            LineCheck,
             lambda reply: reply.utterance.strip(),
             lambda reply, text: reply.model_copy(update={"utterance": text}),
-            lambda reply: talk.patient_line_view(reply.utterance),
+            lambda reply, draft: _patient_check(talk, reply, draft),
             again,
             ahead,
         )
@@ -374,10 +393,10 @@ class Interview:
             draft = await speaker.again(Redraft(draft=words, critique=verdict.critique), len(rejected))
             if not speaker.words(draft):  # it says nothing any more, so nothing is left to check
                 return draft, {"passed": None, "rejected": rejected}
-        purpose, talk = f"{speaker.role}_edit", self._talk
-        view = EditView(line=speaker.view(draft), critique=verdict.critique)
+        checked = speaker.check(draft, 0)
+        view = EditView(line=checked.view, critique=verdict.critique)
         try:
-            edit = await self._ask("judge", view, Edit, purpose, turn=talk.turn, step=talk.step)
+            edit = await self._ask(Question("judge", view, Edit, f"{speaker.role}_edit", checked.turn, checked.step))
         except GivenUp as failure:
             return draft, {"passed": False, "verdict": seen, "rejected": rejected, "error": str(failure)}
         rejected.append({"utterance": words, "verdict": seen})
@@ -387,11 +406,8 @@ class Interview:
     async def _judge(self, draft: A, speaker: _Speaker[A], number: int) -> LineCheck:
         """The verdict on a draft; what comes next if it passes runs beside it."""
         ahead = None if self._setup.ahead == "off" else _quietly(speaker.ahead(draft))
-        talk, purpose = self._talk, f"{speaker.role}_check"
         try:
-            return await self._ask(
-                "judge", speaker.view(draft), speaker.check, purpose, turn=talk.turn, step=talk.step, draft=number
-            )
+            return await self._ask(speaker.check(draft, number))
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -402,34 +418,30 @@ class Interview:
             await asyncio.shield(self._script_task)
             if self._script is not None:
                 talk = replace(talk, scene=talk.scene.with_script(self._script))
-        if not self._caller.spare("patient"):
-            return
-        begun = self._caller.foresee("patient", talk.patient_view(), PatientReply, "patient", turn=talk.turn)
-        words = (await asyncio.shield(begun)).value.utterance
-        if self._caller.spare("judge"):
-            self._caller.foresee(
-                "judge", talk.patient_line_view(words), LineCheck, "patient_check", turn=talk.turn, step=talk.step
-            )
-        if self._caller.spare("judge"):
-            self._caller.foresee("judge", talk.reading_view(words), Reading, "reading", turn=talk.turn)
+        begun = self._foresee(_reply(talk))
+        if begun is not None:
+            reply = (await asyncio.shield(begun)).value
+            self._foresee(_patient_check(talk, reply))
+            self._foresee(_reading(talk, reply))
 
     async def _foresee_step(self, talk: Talk) -> None:
         """Begin the nurse's next step after a line that isn't checked yet, then the check of what it says."""
-        if not self._caller.spare("nurse"):
-            return
-        view, answers = self._next_step(talk)
-        begun = self._caller.foresee("nurse", view, answers, "nurse", turn=talk.turn, step=talk.step)
-        step = (await asyncio.shield(begun)).value
-        if is_spoken(step) and self._caller.spare("judge"):
-            line = talk.nurse_line_view(step)
-            self._caller.foresee("judge", line, NurseLineCheck, "nurse_check", turn=talk.turn, step=talk.step)
+        begun = self._foresee(_step(talk))
+        if begun is not None:
+            step = (await asyncio.shield(begun)).value
+            if is_spoken(step):
+                self._foresee(_nurse_check(talk, step))
 
-    async def _ask(self, role: Role, view: View, output_type: type[A], purpose: str, **place: int) -> A:
+    async def _ask(self, question: Question[A]) -> A:
         """Ask, and count the answers that it took."""
-        answered = await self._caller.ask(role, view, output_type, purpose, **place)
-        calls, usage = self._usage.get(role, (0, Usage()))
-        self._usage[role] = (calls + answered.calls, usage.plus(answered.usage))
+        answered = await self._caller.ask(question)
+        calls, usage = self._usage.get(question.role, (0, Usage()))
+        self._usage[question.role] = (calls + answered.calls, usage.plus(answered.usage))
         return answered.value
+
+    def _foresee(self, question: Question[A]) -> asyncio.Task[Answered[A]] | None:
+        """Begin what will probably be asked, if the engine has room; None if it hasn't."""
+        return self._caller.foresee(question) if self._caller.spare(question.role) else None
 
     # The books.
 

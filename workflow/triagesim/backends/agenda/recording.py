@@ -213,18 +213,23 @@ def _tidy(sentences: list[str]) -> str:
     return " ".join(words[:most]).rstrip(" .,") + (" …" if len(words) > most else "")
 
 
+def _apart(reply: str, field: str) -> tuple[list[str], list[str]]:
+    """The sentences that answer, and those of them that aren't about the other list."""
+    other = re.compile(_data()["aside"][field], re.IGNORECASE)
+    said = [text for text in tell_apart(reply) if not _is_aside(text)]
+    return said, [text for text in said if not other.search(text)]
+
+
 def _listed(reply: str, field: str) -> str:
     """The medicines or the allergies that a reply names, in its own words, without what it says of the other list."""
-    other = re.compile(_data()["aside"][field], re.IGNORECASE)
-    sentences = [text for text in tell_apart(reply) if not _is_aside(text)]
-    return _tidy([text for text in sentences if not other.search(text)][: _data()["sentences"]]) or _words(reply)
+    _, own = _apart(reply, field)
+    return _tidy(own[: _data()["sentences"]]) or _words(reply)
 
 
 def _of_two(reply: str, field: str) -> str:
     """What a reply to a question about medicines and allergies at once says of one of them."""
-    other = re.compile(_data()["aside"][field], re.IGNORECASE)
-    said = [text for text in tell_apart(reply) if not _is_aside(text)]
-    own = [text for text in said if not other.search(text)] or said
+    said, own = _apart(reply, field)
+    own = own or said
     return str(_data()["none"]) if own and _pattern("nothing").match(own[0]) else _tidy(own)
 
 
