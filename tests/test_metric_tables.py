@@ -1,4 +1,4 @@
-"""The tables of a run through its scripts: every episode accounted for, the figures by hand, the same bytes elsewhere."""
+"""The tables of a run through its scripts: every episode counted, figures by hand, the same bytes elsewhere."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from triagesim import Features, simulate, summarize
 from triagesim.cases import Case
 from triagesim.config import Score, check_config
 from triagesim.errors import InputError
-from triagesim.judging import InSitu
 from triagesim.jsonl import read_lines, write_json, write_jsonl, write_table
+from triagesim.judging import InSitu
 from triagesim.metric_tables import COLUMNS, write_tables
 from triagesim.pairing import as_json, resolve
 from triagesim.requests import Request
