@@ -241,6 +241,14 @@ class Simulation(Section):
     max_error_rate: Share = Field(0, description="share of a shard's episodes that may fail without failing the job")
 
 
+class Measures(Section):
+    """What is measured beside agreement."""
+
+    judge: str | None = Field(None, description="a model that judges whether each finished episode did its task")
+    sampling: Sampling = Field(default_factory=dict, description="of this judge, over the model's own")
+    max_error_rate: Share = Field(0, description="share of a shard's episodes that may go without its verdict")
+
+
 class Pool(Section):
     """Which episodes are kept."""
 
@@ -289,6 +297,7 @@ class Config(Section):
     models: dict[Slug, Model]
     pairings: Pairings
     simulation: Simulation = Simulation()
+    measures: Measures = Measures()
     shards: Positive = Field(4, description="jobs that a pairing is cut into")
     pool: Pool = Pool()
     audio: Audio = Audio()
@@ -371,6 +380,7 @@ def _across(config: Config) -> Iterator[str]:
             yield f"{where}.name: {pairing.slug!r} is the name of pairings[{first - 1}] already; give each its own name"
         slugs.setdefault(pairing.slug.lower(), number + 1)
     yield from refused(config, config.data.provenance)
+    yield from _judge_of(config)
     if Path(os.path.normpath(config.journal.dir)).parts[:1] == ("results",):
         yield "journal.dir: lies in results/, which is deleted to start afresh; name a folder outside it"
     for name in config.audio.pairings or []:
@@ -407,6 +417,14 @@ def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
             continue
     if pairing.judge is None and (pairing.features or config.simulation.features).appearance:
         yield f"{where}.features.appearance: needs a dialogue master; name a judge"
+
+
+def _judge_of(config: Config) -> Iterator[str]:
+    name, known = config.measures.judge, list(config.models)
+    if name is not None and name not in known:
+        yield f"measures.judge: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
+    elif name is not None and isinstance(config.models[name], AgendaModel):
+        yield "measures.judge: the agenda is no language model and can't judge a dialogue as a whole; name one that is"
 
 
 def _explain(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:

@@ -33,6 +33,7 @@ from triagesim.views import (
     ReadingView,
     ScriptView,
     Spoken,
+    TranscriptView,
     View,
 )
 
@@ -49,9 +50,15 @@ _PURPOSES: dict[type[BaseModel], str] = {
     PatientLineView: "patient_check",
     NurseLineView: "nurse_check",
     ReadingView: "reading",
+    TranscriptView: "completion",
 }
-# Who is asked for these purposes; for all others it is the judge.
-_ASKED: dict[str, Asked] = {"nurse": "nurse", "patient": "patient", "script": "script"}
+# Who is asked for these purposes; for all others it is the judge of the dialogue.
+_ASKED: dict[str, Asked | Literal["completion"]] = {
+    "nurse": "nurse",
+    "patient": "patient",
+    "script": "script",
+    "completion": "completion",
+}
 _EDITS: dict[type[BaseModel], str] = {PatientLineView: "patient_edit", NurseLineView: "nurse_edit"}
 # What a view holds from an episode's beginning to its end: all that the system message may show.
 _STATIC = {"algorithm", "facts", "persona", "appearance"}
@@ -79,8 +86,11 @@ def render(view: View, prompts: PromptSet) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in parts]
 
 
-def prompts_digest(prompts: PromptSet, role: Asked) -> str:
-    """A hash of all templates that a role's prompts are made of, and of how the scales word a level for the patient."""
+def prompts_digest(prompts: PromptSet, role: Asked | Literal["completion"]) -> str:
+    """A hash of all templates that a role's prompts are made of, and of how the scales word a level for the patient.
+
+    `completion` is what the judge of finished episodes is asked: it bears on no episode.
+    """
     folders = [RESOURCES / "prompts" / name for name in ("full", prompts)]
     files: dict[str, Path] = {path.name: path for folder in folders for path in folder.glob("*.j2")}
     parts = {
