@@ -274,7 +274,7 @@ def call_key(seat: Seat, request: Request) -> str:
         key.update(request.view.model_dump_json().encode())
     for message in others:
         key.update(message.encode(errors="surrogatepass"))
-    return key.hexdigest()
+    return str(key.hexdigest())
 
 
 @lru_cache(maxsize=4096)
