@@ -1,10 +1,10 @@
-# Whether a finished episode did its task, judged by the model that the configuration names; without one, nothing of this runs.
+# Task completion (judged by the model that the configuration names, if any), drop-off and rewrites of every episode.
 from triagesim.completion import as_json as judge_as_json
 from triagesim.completion import resolve_judge
 
-JUDGED = PAIRINGS if CONFIG.measures.judge else []
-COMPLETION = expand(
-    "results/completion/{pairing}/{shard}.jsonl", pairing=JUDGED, shard=SHARDS
+REVIEWS = [find_path(CONFIG.measures.reviews)] if CONFIG.measures.reviews else []
+MEASURES = expand(
+    "results/measures/{pairing}/{shard}.csv", pairing=PAIRINGS, shard=SHARDS
 )
 
 
@@ -47,3 +47,32 @@ rule judge_completion:
     shell:
         "python {params.script:q} {input.episodes} --judge {input.judge} --journal {params.journal:q}"
         " --max-error-rate {params.most} --out {output.verdicts} --usage {output.usage} 2>&1 | tee -i {log}"
+
+
+rule measure:
+    input:
+        REVIEWS,
+        episodes="results/episodes/{pairing}/{shard}.jsonl",
+        verdicts=(
+            "results/completion/{pairing}/{shard}.jsonl"
+            if CONFIG.measures.judge
+            else []
+        ),
+    output:
+        "results/measures/{pairing}/{shard}.csv",
+    log:
+        "logs/measure/{pairing}/{shard}.log",
+    conda:
+        "../../envs/core.yaml"
+    params:
+        script=SCRIPTS / "measure.py",
+        verdicts=lambda wildcards, input: (
+            f"--verdicts {input.verdicts}" if input.verdicts else ""
+        ),
+        reviews=f"--reviews {shlex.quote(str(REVIEWS[0]))}" if REVIEWS else "",
+        code=code_of("measured.py", "environment_view.py")
+        + code_of(
+            *(f"measures/{name}.py" for name in ("adapters", "rewrites", "sessions"))
+        ),
+    shell:
+        "python {params.script:q} {input.episodes} {params.verdicts} {params.reviews} --out {output} > {log} 2>&1"

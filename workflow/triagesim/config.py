@@ -247,6 +247,7 @@ class Measures(Section):
     judge: str | None = Field(None, description="a model that judges whether each finished episode did its task")
     sampling: Sampling = Field(default_factory=dict, description="of this judge, over the model's own")
     max_error_rate: Share = Field(0, description="share of a shard's episodes that may go without its verdict")
+    reviews: str | None = Field(None, description="a review file: lines as clinicians would have them")
 
 
 class Pool(Section):
