@@ -2,6 +2,7 @@
 from triagesim.completion import as_json as judge_as_json
 from triagesim.completion import resolve_judge
 
+JUDGED = PAIRINGS if CONFIG.measures.judge else []
 REVIEWS = [find_path(CONFIG.measures.reviews)] if CONFIG.measures.reviews else []
 MEASURES = expand(
     "results/measures/{pairing}/{shard}.csv", pairing=PAIRINGS, shard=SHARDS
