@@ -383,6 +383,19 @@ def test_a_run_with_a_dialogue_master_and_a_server_of_one_s_own(tmp_path: Path) 
         assert jobs(snakemake(folder, "snakemake -n results/pool.jsonl")) == {}
 
 
+def test_every_sampling_of_personas_makes_a_pool_with_its_weights(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+    pools = ("results/personas/patient", "results/personas/nurse")
+    for patient, nurse, sizes in (("prevalence", "covering", (40, 15)), ("all", "prevalence", (104_976, 30))):
+        personas = {"patient": {"sampling": patient, "n": 40}, "nurse": {"sampling": nurse, "n": 30}}
+        edit(folder, lambda config, personas=personas: config.update(personas=personas))  # type: ignore[misc]
+        snakemake(folder, f"snakemake {pools[0]}.jsonl {pools[1]}.jsonl")
+        for name, size in zip(pools, sizes, strict=True):
+            assert sum(1 for _ in read_lines(folder / f"{name}.jsonl")) == size
+            with (folder / f"{name}.weights.csv").open(encoding="utf-8", newline="") as file:
+                assert {"trait", "level", "weight", "source", "share"} <= next(csv.DictReader(file)).keys()
+
+
 def test_data_that_looks_like_credentialed_mimic_meets_no_hosted_model_whatever_the_config_says(tmp_path: Path) -> None:
     folder = clone(tmp_path / "triagesim")
     with FaultServer() as server:

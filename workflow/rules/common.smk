@@ -61,16 +61,13 @@ def own_personas(wildcards):
     return [find_path(own)] if own else []
 
 
-def persona_options(wildcards, input):
-    """How the pool of a role is made."""
+def persona_options(wildcards):
+    """How the pool of a role is made. What depends on `input` too is no rerun trigger, so this doesn't."""
     pool = getattr(CONFIG.personas, wildcards.role)
     if pool.file:
-        return f"--file {shlex.quote(str(input))}"
-    return (
-        f"--sampling uniform --n {pool.n}"
-        if pool.sampling == "uniform"
-        else "--sampling all"
-    )
+        return f"--file {shlex.quote(str(find_path(pool.file)))}"
+    count = f" --n {pool.n}" if pool.sampling in ("uniform", "prevalence") else ""
+    return f"--sampling {pool.sampling}{count}"
 
 
 def pairing_spec(wildcards):

@@ -60,8 +60,8 @@ class Data(Section):
 class PersonaPool(Section):
     """Which personas one role is drawn from."""
 
-    sampling: Literal["uniform", "all"] = "uniform"
-    n: Positive = Field(500, description="how many personas `uniform` draws from the registry")
+    sampling: Literal["uniform", "all", "prevalence", "covering"] = "uniform"
+    n: Positive = Field(500, description="how many personas `uniform` and `prevalence` draw from the registry")
     file: str | None = Field(None, description="own personas (.jsonl or .yaml) instead of the registry's")
 
 
