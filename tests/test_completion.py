@@ -39,10 +39,10 @@ def episodes(count: int = 4) -> list[dict[str, Any]]:
     return [*done, {**done[0], "episode_id": "syncope-x-0", "status": "skipped"}]
 
 
-def configured(url: str, **measures: Any) -> Any:
+def configured(url: str, data: str = "synthetic", **measures: Any) -> Any:
     """A configuration whose finished episodes a served model judges."""
     raw = {
-        "data": {"source": "resources/cases/vignettes.jsonl", "provenance": "synthetic"},
+        "data": {"source": "resources/cases/vignettes.jsonl", "provenance": data},
         "models": {
             "agenda": {"backend": "agenda"},
             "served": {"backend": "openai", "model": "played", "base_url": url, "identity": "played-1"},
@@ -53,11 +53,11 @@ def configured(url: str, **measures: Any) -> Any:
     return check_config(raw)
 
 
-def judge(folder: Path, url: str, *words: str) -> subprocess.CompletedProcess[str]:
+def judge(folder: Path, url: str, *words: str, local: bool = True) -> subprocess.CompletedProcess[str]:
     """Run the rule's command on `folder/episodes.jsonl`."""
     config = configured(url)
     write_json(folder / "judge.json", as_json(resolve_judge(config)))
-    runtime = {"models": {"served": {"base_url": url, "local": True}}, "journals": str(folder / "journal")}
+    runtime = {"models": {"served": {"base_url": url, "local": local}}, "journals": str(folder / "journal")}
     command = [sys.executable, SCRIPT, folder / "episodes.jsonl", "--judge", folder / "judge.json"]
     command += ["--journal", folder / "journal" / "_completion-played", "--out", folder / "out.jsonl"]
     command += ["--usage", folder / "usage.json", *words]
@@ -133,3 +133,15 @@ def test_a_changed_prompt_of_this_judge_changes_no_pairing(monkeypatch: pytest.M
 def test_a_judge_that_cannot_judge_is_refused_by_its_key(name: str, problem: str) -> None:
     with pytest.raises(InputError, match=rf"measures\.judge.*{problem}"):
         configured("http://localhost:1/v1", judge=name)
+
+
+def test_a_hosted_judge_gets_no_case_that_may_not_leave_whoever_runs_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"measures\.judge: data\.provenance deidentified may not be sent"):
+        configured("http://127.0.0.1:1/v1", data="deidentified")
+    closed = [{**one, "case": {**one["case"], "provenance": "deidentified"}} for one in episodes(1)[:1]]
+    write_jsonl(tmp_path / "episodes.jsonl", closed)
+    with FaultServer() as server:
+        done = judge(tmp_path, server.url, local=False)
+        assert server.asked == []
+    assert done.returncode not in (0, 1)
+    assert "deidentified data may not be sent" in done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.completion import Judge, Judging, judge_shard
+from triagesim.config import HostedAttestation
 from triagesim.console import command
 from triagesim.drive import stoppable
 from triagesim.environment import RUNTIME
@@ -39,6 +40,7 @@ def main() -> None:
         args.usage,
         args.journal,
         runtime.get("models", {}).get(judge.name, {}),
+        tuple(HostedAttestation.model_validate(one) for one in runtime.get("attestations", ())),
         runtime.get("concurrency", 64),
         args.max_error_rate,
         Limits(Path(runtime.get("journals") or args.journal.parent), **runtime.get("budget", {})),

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from triagesim.backends import configured_backend
 from triagesim.calls import Caller, GivenUp, Question, Seat
 from triagesim.cases import Case
-from triagesim.config import Config, Model, identity_options
+from triagesim.config import Config, HostedAttestation, Model, identity_options
 from triagesim.drive import TooManyErrors
 from triagesim.journal import Journal, shard_lock
 from triagesim.jsonl import digest, read_lines, write_json, write_jsonl
@@ -58,6 +58,7 @@ class Judging:
     Attributes:
         usage: where to write what the verdicts took.
         options: of the judge's backend that change no verdict.
+        attestations: of the configuration's hosted models.
         max_error_rate: share of the judged episodes that may go without a verdict.
     """
 
@@ -67,6 +68,7 @@ class Judging:
     usage: Path
     journal: Path
     options: dict[str, Any] = field(default_factory=dict)
+    attestations: tuple[HostedAttestation, ...] = ()
     concurrency: int = 64
     max_error_rate: float = 0.0
     limits: Limits = field(default_factory=Limits)
@@ -104,7 +106,7 @@ def judge_shard(task: Judging) -> None:
     episodes = [episode for _, episode in read_lines(task.episodes) if episode["status"] == "ok"]
     judge = task.judge
     backend = configured_backend(judge.options, task.options)
-    seat = Seat(backend, getattr(judge.options, "prompts", "full"), judge.sampling)
+    seat = Seat(backend, getattr(judge.options, "prompts", "full"), judge.sampling, task.attestations)
 
     cases = [episode["case"]["case_id"] for episode in episodes]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from triagesim.config import Score
 from triagesim.errors import InputError
+from triagesim.governance import attributions
 from triagesim.jsonl import write_json, write_table
 from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
@@ -81,12 +82,13 @@ def total_usage(shards: Iterable[Path]) -> dict[str, Any]:
 
 def closing_lines(results: Path) -> str:
     """What a finished run shows: where the rows went, a table by pairing with its labels, and the paths to open."""
-    lines = []
+    lines, terms = [], []
     flow, summary = results / "cases" / "flow.json", results / "metrics" / "summary.csv"
     if flow.exists():
         counts = json.loads(flow.read_text(encoding="utf-8"))
         rejected = f"{counts['rejected']} rejected" + (" (results/cases/rejects.csv)" if counts["rejected"] else "")
         lines.append(f"cases: {counts['read']} rows read, {rejected}, {counts['selected']} to simulate")
+        terms = attributions(counts["provenance"])
     if summary.exists():
         rows = list(read_table(summary))
         lines.append(
@@ -97,7 +99,7 @@ def closing_lines(results: Path) -> str:
     # With --directory the caller stands elsewhere: a whole path is right from anywhere.
     elsewhere = os.environ.get("PWD") != str(Path.cwd())
     lines += [f"open: {path.absolute() if elsewhere else path}" for path in paths if path.exists()]
-    return "\n".join(lines)
+    return "\n".join(lines + terms)
 
 
 def _closing_row(row: dict[str, Any]) -> Iterator[str]:
