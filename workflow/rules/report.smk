@@ -1,6 +1,11 @@
 # The page that people open: what the run says and whether to trust it, with every dialogue.
 #: What it shows of results/metrics; a section whose table isn't made by this workflow is left out.
-REPORT_TABLES = ["summary.csv", "usage.json", "coverage.csv"]
+REPORT_TABLES = [
+    "summary.csv",
+    "usage.json",
+    "coverage.csv",
+    *(f"{table}.csv" for table in TABLES),
+]
 REPORT_LOOK = sorted((ROOT / "resources" / "report").iterdir())
 
 

@@ -29,6 +29,12 @@ def cautions(
     return list(dict.fromkeys([*said, *_of_levels(flow, rules), *_of_voices(manifests, rules)]))
 
 
+def graded_cases(agreement: Iterable[Mapping[str, str]]) -> dict[str, int]:
+    """The graded cases by pairing, from the rows of `results/metrics/agreement.csv`."""
+    wanted = ("all", "accuracy")
+    return {row["pairing"]: int(row["cases"]) for row in agreement if (row["group"], row["measure"]) == wanted}
+
+
 def restricted(flow: Mapping[str, Any]) -> list[str]:
     """The kinds of data in a run whose text may not be passed on."""
     kinds = load_yaml("report/cautions.yaml")["restricted"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from triagesim.jsonl import dumps, read_lines
-from triagesim.scoring import leaked_label, other_scale, score
+from triagesim.scoring import leaked_label, other_scale, outcome, score
 
 #: Dialogues of one chunk: opening one unpacks so many.
 CHUNK = 40
@@ -61,7 +61,6 @@ class Dialogues:
         rows: an episode each, as `[pairing, id, complaint, truth, final, outcome, turns, [mark …], [trait …]]`; names
             are numbers into `names`.
         chunks: packed details of `CHUNK` episodes each, in the order of `rows`.
-        graded: the graded cases by pairing.
         usage: sums by pairing and role over the episodes' own usage; `lines` of the dialogue master's checks by
             pairing and speaker.
     """
@@ -70,7 +69,6 @@ class Dialogues:
         self.names: dict[str, dict[str, int]] = {kind: {} for kind in ("pairing", "outcome", "mark", "trait")}
         self.rows: list[list[Any]] = []
         self.chunks: list[str] = []
-        self.graded: dict[str, set[str]] = defaultdict(set)
         self.usage: dict[tuple[str, str], Counter[str]] = {}
         self.lines: dict[tuple[str, str], Counter[str]] = {}
         self._open: list[dict[str, Any]] = []
@@ -113,9 +111,6 @@ class Dialogues:
     ) -> None:
         key = (str(episode.get("pairing", "")), str(episode["episode_id"]))
         figures, case = score(episode), _dict(episode.get("case"))
-        outcome = _outcome(episode, figures)
-        if outcome in ("right", "over-triage", "under-triage"):
-            self.graded[key[0]].add(str(case.get("case_id")))
         marks = [*_marks(episode, figures), *(f"case: {flag}" for flag in case_flags.split("; ") if flag)]
         marks += ["in the pool"] * (key in pooled) + ["spoken"] * (key in spoken)
         traits = [f"{role} {name}: {level}" for role, name, level in _traits(episode)]
@@ -126,7 +121,7 @@ class Dialogues:
                 str(case.get("chief_complaint") or ""),
                 figures["ground_truth"],
                 figures["final_triage"],
-                self._number("outcome", outcome),
+                self._number("outcome", _outcome(episode, figures)),
                 figures["num_turns"],
                 [self._number("mark", mark) for mark in marks],
                 [self._number("trait", trait) for trait in traits],
@@ -218,10 +213,9 @@ def _detail(episode: Mapping[str, Any], spoken: Mapping[str, Any] | None) -> dic
 
 
 def _outcome(episode: Mapping[str, Any], figures: Mapping[str, Any]) -> str:
-    if episode.get("status") != "ok":
-        return "failed" if episode.get("status") == "error" else "skipped"
-    if figures["correct"] is None or other_scale(episode) or leaked_label(episode):
-        return "not graded"
+    counted = outcome(episode, figures)
+    if counted != "graded":
+        return {"error": "failed", "skipped": "skipped"}.get(counted, "not graded")
     return "right" if figures["correct"] else "over-triage" if figures["over_triage"] else "under-triage"
 
 

@@ -1,4 +1,4 @@
-"""The report's figures: Vega-Lite drawings by Altair, rendered to SVG when the page is made, with the data they show."""
+"""The report's figures: Vega-Lite drawings by Altair, rendered to SVG with the page, and the data that they show."""
 
 from __future__ import annotations
 
@@ -204,8 +204,6 @@ def _by_level(tables: Tables) -> _Drawn | None:
 
 
 def _comparisons(tables: Tables) -> _Drawn | None:
-    import altair as alt
-
     header = ["a", "b", "measure", "difference", "low", "high"]
     records = [
         {**record, "pair": f"{record['a']} − {record['b']}"}

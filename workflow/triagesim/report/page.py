@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from triagesim.cautions import cautions, restricted
+from triagesim.cautions import cautions, graded_cases, restricted
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines, write_atomically, write_table
 from triagesim.report.dialogues import Dialogues
@@ -86,13 +86,13 @@ def write_report(sources: Sources, out: Path, data: Path) -> None:
         for number, chunk in enumerate(dialogues.chunks):
             _write(data / f"dialogues-{number}.js", f'triagesimChunk({number}, "{chunk}");\n')
     summary = list(read_table(paths["summary.csv"]))
-    graded = {pairing: len(cases) for pairing, cases in dialogues.graded.items()}
+    cases = graded_cases(tables["agreement.csv"]) if "agreement.csv" in tables else None
     _write(
         out,
         _render(
             flow=flow,
             summary=summary,
-            cautions=cautions(flow, summary, spoken, graded),
+            cautions=cautions(flow, summary, spoken, cases),
             restricted=restricted(flow),
             sections=[
                 _section(section, tables, figures, paths, data.name) for section in load_yaml("report/sections.yaml")

@@ -112,6 +112,6 @@ def _turned(
 def _with_interval(row: Row) -> Cell:
     value, low, high = (number(row.get(name)) for name in ("value", "low", "high"))
     if value is None:
-        return Cell("–", True)
+        return Cell(f"– {row.get('note') or ''}".strip(), True)
     interval = "" if low is None or high is None else f" ({decimals(low)}–{decimals(high)})"
     return Cell(decimals(value) + interval, True)
