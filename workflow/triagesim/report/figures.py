@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from triagesim.report.tables import Cell, Tables, fits, number, shown
+from triagesim.report.tables import Cell, Tables, fits, measure_name, number, shown
 
 if TYPE_CHECKING:
     import altair as alt
@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 MOST_PANELS = 12
 _INK, _MUTED, _LINE, _ACCENT = "var(--ink)", "var(--muted)", "var(--line)", "var(--c1)"
 _SERIES = [f"var(--c{number})" for number in range(1, 9)]
-_MEASURES = {
-    "accuracy": "exact",
-    "within_one": "within one",
-    "qwk": "quadratic kappa",
-    "over": "over-triage",
-    "under": "under-triage",
-    "severe_under": "severe under-triage",
-}
+#: What the figure of agreement shows.
+_MEASURES = ("accuracy", "within_one", "qwk", "over", "under", "severe_under")
 
 
 class Figure(NamedTuple):
@@ -96,8 +90,8 @@ def _levels(tables: Tables) -> _Drawn | None:
         .mark_bar(color=_ACCENT)
         .encode(x=alt.X("level:N", title="ground-truth level"), y=alt.Y("selected:Q", title="selected cases"))
     )
-    counts = ", ".join(f"level {record['level']}: {record['selected']:.0f}" for record in records)
-    return _Drawn("Selected cases by level", f"Bars of the selected cases. {counts}.", chart, header, records)
+    counts = ", ".join(f"{record['selected']} of level {record['level']}" for record in records)
+    return _Drawn("Selected cases by level", f"The selected cases: {counts}.", chart, header, records)
 
 
 def _agreement(tables: Tables) -> _Drawn | None:
@@ -111,7 +105,7 @@ def _agreement(tables: Tables) -> _Drawn | None:
             record = _record(row, ["value", "low", "high"])
             if record["value"] is not None:
                 constant = best.get(row["pairing"]) if row["measure"] == "accuracy" else None
-                records.append({**record, "measure": _MEASURES[row["measure"]], "best_constant": constant})
+                records.append({**record, "called": measure_name(row["measure"]), "best_constant": constant})
     shape = alt.Y("pairing:N", title=None, sort=None)
     base = alt.Chart(_data(records), width=190, height=alt.Step(22)).encode(y=shape)
     chart = _panels(
@@ -120,10 +114,11 @@ def _agreement(tables: Tables) -> _Drawn | None:
             base.mark_rule(color=_ACCENT, strokeWidth=2).encode(x="low:Q", x2="high:Q"),
             base.mark_point(color=_ACCENT, filled=True, size=60).encode(x=alt.X("value:Q", title=None)),
         ],
-        "measure",
-        [name for name in _MEASURES.values() if any(record["measure"] == name for record in records)],
+        "called",
+        _distinct(records, "called"),
         columns=3,
     )
+    chart = chart.resolve_scale(x="independent")
     text = (
         "A dot a pairing and measure, with its interval. The grey tick beside the exact share is the best nurse that "
         "always says one level."
@@ -181,13 +176,13 @@ def _by_level(tables: Tables) -> _Drawn | None:
     ]
     records = [record for record in _records(rows, numbers=header[3:]) if record["value"] is not None]
     for record in records:
-        record["measure"] = _MEASURES[record["measure"]]
-    names = [_MEASURES["over"], _MEASURES["under"]]
+        record["called"] = measure_name(record["measure"])
+    names = [measure_name("over"), measure_name("under")]
     base = alt.Chart(_data(records), width=170, height=120).encode(
-        x=alt.X("level:N", title="ground-truth level"), xOffset=alt.XOffset("measure:N", sort=names)
+        x=alt.X("level:N", title="ground-truth level"), xOffset=alt.XOffset("called:N", sort=names)
     )
     colour = alt.Color(
-        "measure:N", scale=alt.Scale(domain=names, range=_SERIES), legend=alt.Legend(title=None, orient="top")
+        "called:N", scale=alt.Scale(domain=names, range=_SERIES), legend=alt.Legend(title=None, orient="top")
     )
     share = alt.Y("value:Q", title="share", scale=alt.Scale(domain=[0, 1]))
     chart = _panels(
@@ -206,11 +201,11 @@ def _by_level(tables: Tables) -> _Drawn | None:
 def _comparisons(tables: Tables) -> _Drawn | None:
     header = ["a", "b", "measure", "difference", "low", "high"]
     records = [
-        {**record, "pair": f"{record['a']} − {record['b']}"}
+        {**record, "called": measure_name(record["measure"]), "pair": f"{record['a']} − {record['b']}"}
         for record in _records(tables.get("comparisons.csv", []), numbers=header[3:])
         if record["difference"] is not None
     ]
-    chart = _forest(records, "pair", "difference", "measure", columns=2)
+    chart = _forest(records, "pair", "difference", "called", columns=2)
     text = "A dot a pair and measure: how far the first pairing is above the second, with its interval; a line at 0."
     return _Drawn("Paired differences", text, chart, header, records)
 
@@ -274,7 +269,7 @@ def _calibration(tables: Tables) -> _Drawn | None:
 def _traits(tables: Tables) -> _Drawn | None:
     header = ["pairing", "trait", "contrast", "measure", "effect", "low", "high", "verdict"]
     records = [
-        {**record, "what": f"{record['trait']}, {record['contrast']}: {record['measure']}"}
+        {**record, "what": f"{record['trait']}, {record['contrast']}: {measure_name(record['measure'])}"}
         for record in _records(tables.get("traits.csv", []), numbers=["effect", "low", "high"])
         if record["effect"] is not None
     ]

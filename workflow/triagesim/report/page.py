@@ -100,7 +100,7 @@ def write_report(sources: Sources, out: Path, data: Path) -> None:
             pairings=[json.loads(path.read_text(encoding="utf-8")) for path in sources.pairings],
             coverage={row["value"] or row["by"]: row for row in tables.get("coverage.csv", [])},
             spoken=spoken,
-            files=sorted(path.name for path in data.iterdir() if not path.name.startswith("dialogues-")),
+            files=sorted(path.name for path in data.iterdir() if path.suffix in (".csv", ".svg")),
             folder=data.name,
             index=dialogues.index(),
             count=len(dialogues.rows),

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from triagesim.resources import load_yaml
+
 Row = Mapping[str, str]
 Tables = Mapping[str, list[Row]]
 
@@ -74,12 +76,18 @@ def shown(text: str, column: str = "") -> Cell:
     """A cell as a person reads it: whole numbers grouped, others with three decimals, nothing as a dash."""
     value = None if column in _NAMES | _WORDS else number(text)
     if value is None:
-        return Cell((text.replace("_", " ") if column in _WORDS else text) or "–", False)
+        words = measure_name(text) if column == "measure" else text.replace("_", " ")
+        return Cell((words if column in _WORDS else text) or "–", False)
     if value != value or value in (float("inf"), float("-inf")):
         return Cell("–", True)
     if isinstance(value, int):
         return Cell(f"{value:,}", True)
     return Cell(decimals(value), True)
+
+
+def measure_name(measure: str) -> str:
+    """What the page calls a measure."""
+    return str(load_yaml("report/measures.yaml").get(measure) or measure.replace("_", " "))
 
 
 def decimals(value: float) -> str:
@@ -88,9 +96,7 @@ def decimals(value: float) -> str:
     return text.lstrip("-") if not float(text.replace(",", "")) else text
 
 
-def _turned(
-    rows: Iterable[Row], keys: Mapping[str, str], measures: Mapping[str, str]
-) -> tuple[list[str], list[list[Cell]]]:
+def _turned(rows: Iterable[Row], keys: Mapping[str, str], measures: list[str]) -> tuple[list[str], list[list[Cell]]]:
     """One row for each combination of `keys`, one column for each measure that occurs, as `value (low–high)`."""
     found: dict[tuple[str, ...], dict[str, Cell]] = {}
     for row in rows:
@@ -98,7 +104,7 @@ def _turned(
             cells = found.setdefault(tuple(row.get(key, "") for key in keys), {})
             cells[row["measure"]] = _with_interval(row)
     present = [measure for measure in measures if any(measure in cells for cells in found.values())]
-    header = [*keys.values(), *(measures[measure] for measure in present)]
+    header = [*keys.values(), *(_capital(measure_name(measure)) for measure in present)]
     empty = Cell("–", True)
     return header, [
         [
@@ -107,6 +113,10 @@ def _turned(
         ]
         for key, cells in found.items()
     ]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _with_interval(row: Row) -> Cell:
