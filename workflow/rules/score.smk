@@ -32,7 +32,12 @@ rule summarise:
         measures=MEASURES,
         selected="results/cases/cases.csv",
     output:
-        "results/metrics/summary.csv",
+        report(
+            "results/metrics/summary.csv",
+            caption="../report/summary.rst",
+            category="Tables",
+            labels={"what": "summary by pairing"},
+        ),
         "results/metrics/summary.json",
         "results/metrics/usage.json",
         "results/metrics/metrics.json",
