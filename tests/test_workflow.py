@@ -244,7 +244,7 @@ def test_one_more_pairing_runs_only_itself_and_what_gathers(finished: Path) -> N
 
     edit(finished, one_more)
     planned = jobs(snakemake(finished, "snakemake -n"))
-    gathering = {"all": 1, "summarise": 1, "select_pool": 1, "render_audio": 1}
+    gathering = {"all": 1, "summarise": 1, "select_pool": 1, "render_audio": 1, "export": 1}
     assert planned == {"resolve_pairing": 1, "simulate": 4, "score": 4, **gathering}
 
 
