@@ -47,13 +47,13 @@ def simulate(arguments: list[str]) -> int:
     """Simulate from the command's options; 1 only when every episode failed."""
     args = parser().parse_args(arguments)
     from triagesim.drive import append_episodes, stoppable
-    from triagesim.jsonl import read_lines
+    from triagesim.score_rows import read_scored
     from triagesim.scoring import summarize
 
     with stoppable(_seconds_left(args)):
         plan = make_plan(args)
         failed = append_episodes(plan)
-        print(json.dumps(summarize(episode for _, episode in read_lines(plan.out)), indent=2))
+        print(json.dumps(summarize(read_scored(plan.out)), indent=2))
     return 1 if failed and len(failed) == len(plan.jobs) else 0
 
 

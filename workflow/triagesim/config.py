@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
 from triagesim.cases import Scale
 from triagesim.errors import InputError
@@ -242,6 +242,25 @@ class Simulation(Section):
     max_error_rate: Share = Field(0, description="share of a shard's episodes that may fail without failing the job")
 
 
+class Score(Section):
+    """How the figures of agreement are made."""
+
+    bootstrap: Annotated[int, Field(ge=100)] = Field(2000, description="draws for each interval")
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    seed: int = 0
+    cluster: Literal["case", "subject"] = Field("case", description="what is drawn: cases, or patients with all theirs")
+    prevalence: Annotated[list[Share], Field(min_length=5, max_length=5)] | None = Field(
+        None, description="shares of levels 1 to 5 where the nurse would work, for accuracy_reweighted"
+    )
+
+    @field_validator("prevalence")
+    @classmethod
+    def _add_up(cls, shares: list[float] | None) -> list[float] | None:
+        if shares is not None and abs(sum(shares) - 1) > 0.005:
+            raise ValueError(f"the shares of levels 1 to 5 must add up to 1, these add up to {sum(shares):g}")
+        return shares
+
+
 class Pool(Section):
     """Which episodes are kept."""
 
@@ -302,6 +321,7 @@ class Config(Section):
     pairings: Pairings
     simulation: Simulation = Simulation()
     shards: Positive = Field(4, description="jobs that a pairing is cut into")
+    score: Score = Score()
     pool: Pool = Pool()
     audio: Audio = Audio()
     dataset: Dataset = Dataset()

@@ -1,39 +1,38 @@
-"""Tables of a run: scores by episode, the summary by pairing, and the few lines shown at the end."""
+"""The summary of a run by pairing, and the few lines shown at the end."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from triagesim.config import Score
 from triagesim.errors import InputError
-from triagesim.jsonl import read_lines, write_json, write_table
+from triagesim.jsonl import write_json, write_table
 from triagesim.pairing import ResolvedPairing
-from triagesim.scoring import SCORE_KEYS, leaked_label, other_scale, score, summarize_scores
+from triagesim.scoring import summarize_scores
 
-_HEAD = ("pairing", "episode_id", "case_id", "status", "algorithm", "other_scale", "leaked_label", "labels")
+#: The tables of agreement, `results/metrics/<name>.csv` (`triagesim.metric_tables`).
+TABLES = ("agreement", "confusion", "comparisons", "economy", "calibration", "behaviour", "status", "references")
+#: Columns that stay text, whatever stands in them.
+_TEXTS = frozenset({"pairing", "episode_id", "case_id", "levels", "subject"})
 _WORDS = {"true": True, "false": False, "": None}
 
 
-def write_scores(episodes: Path, out: Path) -> None:
-    """Score a shard: one row an episode, columns `_HEAD` and `SCORE_KEYS`."""
-    rows = []
-    for _, episode in read_lines(episodes):
-        labels = sorted(set(episode.get("labels", {}).values()))
-        head = [episode["pairing"], episode["episode_id"], episode["case"]["case_id"], episode["status"]]
-        head += [episode["algorithm"], other_scale(episode), leaked_label(episode), "; ".join(labels)]
-        rows.append([*head, *score(episode).values()])
-    write_table(out, [*_HEAD, *SCORE_KEYS], rows)
-
-
 def summarise(
-    scores: Iterable[Path], pairings: Iterable[Path], selected: Path, usage: Iterable[Path], out_dir: Path
+    scores: Iterable[Path],
+    pairings: Iterable[Path],
+    selected: Path,
+    usage: Iterable[Path],
+    options: Score,
+    out_dir: Path,
 ) -> list[dict[str, Any]]:
-    """Write `summary.csv`, `summary.json` (one row a pairing) and `usage.json` (what each pairing took) into `out_dir`.
+    """Write `summary.csv`, `summary.json` (one row a pairing), `usage.json` (what each pairing took) and every table of
+    agreement (`triagesim.metric_tables`) into `out_dir`.
 
     Args:
         usage: what each shard took, `<pairing>/<shard>.json`.
@@ -41,17 +40,19 @@ def summarise(
     Raises:
         InputError: the episodes don't add up to the selected cases; the text names what is missing or too much.
     """
-    by_pairing: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for path in scores:
-        for row in read_table(path):
-            by_pairing[row["pairing"]].append(row)
+    from triagesim.metric_tables import write_tables
+    from triagesim.score_rows import read_scores
+
+    everything = read_scores(scores)
     cases = [row["case_id"] for row in read_table(selected, raw=True)]
-    rows = []
+    rows, by_pairing = [], {}
     for path in pairings:
         pairing = ResolvedPairing.model_validate_json(path.read_text(encoding="utf-8"))
-        found = by_pairing[pairing.name]
+        by_pairing[pairing.name] = everything.where("pairing", pairing.name)
+        found = by_pairing[pairing.name].rows()
         _assert_complete(pairing, found, cases)
         rows.append(_row(pairing, found))
+    write_tables(by_pairing, options, out_dir)
     write_table(out_dir / "summary.csv", list(rows[0]), [row.values() for row in rows])
     write_json(out_dir / "summary.json", {"cases": len(cases), "pairings": rows})
     write_json(out_dir / "usage.json", total_usage(usage))
@@ -143,7 +144,7 @@ def _assert_complete(pairing: ResolvedPairing, found: list[dict[str, Any]], case
 
 
 def _value(key: str, text: str) -> Any:
-    if key in _HEAD[:3]:
+    if key in _TEXTS:
         return text
     if text in _WORDS:
         return _WORDS[text]
