@@ -28,6 +28,7 @@ Slug = Annotated[str, Field(pattern=rf"^{SLUG.pattern}$")]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(pattern=r"\S")]
+SplitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Sampling = dict[str, float | int | list[str]]
 Speculation = Literal["auto", "off", "reading", "full"]
 
@@ -291,6 +292,17 @@ class Audio(Section):
     shards: Positive = 1
 
 
+class Dataset(Section):
+    """What is handed on as a dataset, and how its patients are split."""
+
+    of: Literal["pool", "all"] = Field("pool", description="the pool's dialogues, or every finished one")
+    splits: dict[SplitName, Annotated[float, Field(ge=0)]] = Field(
+        {"train": 0.8, "dev": 0.1, "test": 0.1}, description="share of the patients by name of the split"
+    )
+    seed: int = 0
+    include_credentialed: bool = Field(False, description="also text that comes from credentialed or identifiable data")
+
+
 class Journal(Section):
     """Where every model answer is kept."""
 
@@ -359,6 +371,7 @@ class Config(Section):
     score: Score = Score()
     pool: Pool = Pool()
     audio: Audio = Audio()
+    dataset: Dataset = Dataset()
     journal: Journal = Journal()
     budget: Budget = Budget()
     governance: Governance = Governance()
@@ -442,6 +455,8 @@ def _across(config: Config) -> Iterator[str]:
     yield from _judge_of(config)
     if Path(os.path.normpath(config.journal.dir)).parts[:1] == ("results",):
         yield "journal.dir: lies in results/, which is deleted to start afresh; name a folder outside it"
+    if not any(config.dataset.splits.values()):
+        yield "dataset.splits: no share is above 0, as in {train: 0.8, dev: 0.1, test: 0.1}"
     for name in config.audio.pairings or []:
         if name not in (known := [p.slug for p in pairings]):
             yield f"audio.pairings: no pairing {name!r}{nearest(name, known)}; there are {', '.join(known)}"
