@@ -4,6 +4,7 @@ import shlex
 
 from triagesim.config import check_config
 from triagesim.environment import code_digest, prepare
+from triagesim.governance import OPEN, close_folders
 from triagesim.jsonl import digest, write_json
 from triagesim.limits import clear_mark
 from triagesim.pairing import as_json, check_files, resolve, runtime
@@ -12,11 +13,15 @@ from triagesim.summary import closing_lines
 
 try:
     CONFIG = check_config(config, ", ".join(map(str, workflow.configfiles)) or "config")
-    check_files(CONFIG)
+    PROVENANCE = check_files(CONFIG)
     PAIRINGS = {pairing.slug: resolve(CONFIG, pairing) for pairing in CONFIG.expanded()}
 except TriageSimError as error:
     sys.exit(f"error: {error}")
 prepare(HERE, runtime(CONFIG))
+# Every process of the workflow inherits it: what is made from data that isn't open is the owner's alone.
+PRIVATE = PROVENANCE not in OPEN
+if PRIVATE:
+    os.umask(0o077)
 
 SCRIPTS = HERE / "scripts"
 SHARDS = [f"{number}-of-{CONFIG.shards}" for number in range(1, CONFIG.shards + 1)]
@@ -56,16 +61,13 @@ def own_personas(wildcards):
     return [find_path(own)] if own else []
 
 
-def persona_options(wildcards, input):
-    """How the pool of a role is made."""
+def persona_options(wildcards):
+    """How the pool of a role is made. What depends on `input` too is no rerun trigger, so this doesn't."""
     pool = getattr(CONFIG.personas, wildcards.role)
     if pool.file:
-        return f"--file {shlex.quote(str(input))}"
-    return (
-        f"--sampling uniform --n {pool.n}"
-        if pool.sampling == "uniform"
-        else "--sampling all"
-    )
+        return f"--file {shlex.quote(str(find_path(pool.file)))}"
+    count = f" --n {pool.n}" if pool.sampling in ("uniform", "prevalence") else ""
+    return f"--sampling {pool.sampling}{count}"
 
 
 def pairing_spec(wildcards):

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from triagesim.cases import Case, explain
+from triagesim.config import HostedAttestation
 from triagesim.engine import ready
 from triagesim.errors import AnswerError, BackendError, InputError
 from triagesim.governance import check_endpoint, redact
@@ -53,11 +54,16 @@ class GivenUp(Exception):
 
 @dataclass(frozen=True)
 class Seat:
-    """A backend in a role: the model, its prompts and its sampling."""
+    """A backend in a role: the model, its prompts and its sampling.
+
+    Attributes:
+        attestations: of hosted models, this one's or others'.
+    """
 
     backend: Backend
     prompts: PromptSet = "full"
     sampling: dict[str, Any] = field(default_factory=dict)
+    attestations: tuple[HostedAttestation, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in self.sampling.items():
@@ -222,7 +228,7 @@ class Caller:
             if found.finish_reason == "error":
                 raise GivenUp(found.text, bad_answers=True)
             return found, False
-        check_endpoint(self._case, seat.backend.model, seat.backend.local)
+        check_endpoint(self._case, seat.backend, seat.attestations)
         try:
             completion = await self._ask_backend(seat.backend, request)
         except GivenUp as failure:

@@ -6,6 +6,7 @@ from these models (`python -m triagesim.schemas`) and serves editors and Snakema
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import itertools
 import os
@@ -19,13 +20,14 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from triagesim.cases import Scale
 from triagesim.errors import InputError
-from triagesim.governance import OPEN, Provenance, reason
+from triagesim.governance import OPEN, Provenance, provider_of, reason, unattested
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 Slug = Annotated[str, Field(pattern=rf"^{SLUG.pattern}$")]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Text = Annotated[str, Field(pattern=r"\S")]
 Sampling = dict[str, float | int | list[str]]
 Speculation = Literal["auto", "off", "reading", "full"]
 
@@ -58,8 +60,8 @@ class Data(Section):
 class PersonaPool(Section):
     """Which personas one role is drawn from."""
 
-    sampling: Literal["uniform", "all"] = "uniform"
-    n: Positive = Field(500, description="how many personas `uniform` draws from the registry")
+    sampling: Literal["uniform", "all", "prevalence", "covering"] = "uniform"
+    n: Positive = Field(500, description="how many personas `uniform` and `prevalence` draw from the registry")
     file: str | None = Field(None, description="own personas (.jsonl or .yaml) instead of the registry's")
 
 
@@ -102,6 +104,10 @@ class VllmModel(_Model):
     backend: Literal["vllm"]
     model: str = Field(description="a path or a hub id")
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict, description="for the model's chat template")
+
+
+#: Where OpenRouter is asked, unless `base_url` says otherwise.
+OPENROUTER = "https://openrouter.ai/api/v1"
 
 
 class HostedModel(_Model):
@@ -289,6 +295,37 @@ class Budget(Section):
     tokens: Positive | None = Field(None, description="prompt and answer tokens")
 
 
+class HostedAttestation(Section):
+    """What a person attests of a hosted model, so that data that isn't open may be sent to it; every key is needed."""
+
+    user: Text = Field(description="who attests it")
+    date: dt.date = Field(description="when; it counts for 180 days")
+    provider: Text = Field(description="the host of the endpoint's base_url, as in openrouter.ai")
+    model: Text = Field(description="as in models.<name>.model")
+    zero_retention: Literal[True] = Field(description="the provider keeps nothing of what it is sent or answers")
+    no_training: Literal[True] = Field(description="nothing of it trains a model")
+    no_human_review: Literal[True] = Field(description="nobody at the provider reads it")
+    agreement_ref: Text = Field(description="the contract or terms that say so")
+
+
+Attestations = Annotated[
+    Annotated[list[HostedAttestation], Tag("list")] | Annotated[HostedAttestation, Tag("block")],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "block"),
+]
+
+
+class Governance(Section):
+    """What a person answers for."""
+
+    hosted_attestation: Attestations | None = Field(None, description="a block, or a list of one a hosted model")
+
+    @property
+    def attestations(self) -> list[HostedAttestation]:
+        """All of them."""
+        found = self.hosted_attestation
+        return [] if found is None else found if isinstance(found, list) else [found]
+
+
 class Runtime(Section):
     """How the work is done. Nothing here changes a result, so nothing here reruns a rule."""
 
@@ -314,6 +351,7 @@ class Config(Section):
     audio: Audio = Audio()
     journal: Journal = Journal()
     budget: Budget = Budget()
+    governance: Governance = Governance()
     runtime: Runtime = Runtime()
 
     def expanded(self) -> list[Pairing]:
@@ -407,12 +445,16 @@ def refused(config: Config, provenance: Provenance) -> Iterator[str]:
         for role in ("nurse", "patient", "judge"):
             name = getattr(pairing, role)
             model = config.models.get(name)
-            if model is None or not leaves(model):
+            if not isinstance(model, HostedModel) or not leaves(model):
+                continue
+            at = provider_of(model.base_url or OPENROUTER)
+            why_not = unattested(provenance, config.governance.attestations, at, model.model, dt.date.today())
+            if why_not is None:
                 continue
             own = f", or set models.{name}.local: true if the endpoint runs on machines that may see the data"
             yield (
                 f"{where}.{role}: data.provenance {provenance} may not be sent to the hosted model {name!r}"
-                f"{reason(provenance)}; use a local model{own if isinstance(model, OpenAIModel) else ''}"
+                f"{reason(provenance)}, and {why_not}; use a local model{own if isinstance(model, OpenAIModel) else ''}"
             )
 
 

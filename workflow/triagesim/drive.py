@@ -23,8 +23,9 @@ from triagesim.engine import close_backends
 from triagesim.environment import PARENT
 from triagesim.episode import Setup
 from triagesim.errors import InputError, StopRun, TriageSimError
+from triagesim.governance import notice, private_files
 from triagesim.journal import Tally, bucket, read_records, shard_lock
-from triagesim.jsonl import dumps, read_lines, write_json, write_jsonl
+from triagesim.jsonl import dumps, read_lines, write_json, write_jsonl, write_text
 from triagesim.limits import Limits, clear_mark, leave_mark
 from triagesim.simulation import run
 from triagesim.usage import Account, counted
@@ -74,6 +75,11 @@ class Plan:
         """The episodes' ids."""
         return [f"{case.case_id}-{number}" for case, number in self.jobs]
 
+    @property
+    def provenances(self) -> set[str]:
+        """Where the cases come from, as far as it is known."""
+        return {case.provenance for case, _ in self.jobs if case.provenance is not None}
+
 
 def write_shard(plan: Plan) -> None:
     """Simulate all jobs and write them in order, whole or not at all.
@@ -82,7 +88,7 @@ def write_shard(plan: Plan) -> None:
         TooManyErrors: more than `max_error_rate` of them failed; nothing is written.
         StopRun: from a call, or another driver holds this shard.
     """
-    with shard_lock(plan.journal / "locks" / f"{plan.out.stem}.lock"):
+    with _alone(plan):
         progress = Progress(plan.title, len(plan.jobs), plan.limits.tally)
         with _marking(plan), contextlib.closing(_episodes(plan, plan.jobs)) as episodes:
             done = {episode["episode_id"]: episode for episode in progress.watch(episodes)}
@@ -106,13 +112,15 @@ def append_episodes(plan: Plan) -> list[dict[str, Any]]:
     Raises:
         InputError: the file was made by another specification; the text says what differs.
     """
-    with shard_lock(plan.journal / "locks" / f"{plan.out.stem}.lock"):
+    with _alone(plan):
         present = _present(plan)
         jobs = [(case, number) for case, number in plan.jobs if f"{case.case_id}-{number}" not in present]
         if present:
             print(f"{plan.title}: {len(present)} episodes are there already, {len(jobs)} to go", file=sys.stderr)
         write_json(plan.journal / "specification.json", plan.setup.specification)
         plan.out.parent.mkdir(parents=True, exist_ok=True)
+        if plan.provenances - {"synthetic"}:
+            write_text(notice_path(plan.out), notice(plan.provenances))
         failed: dict[str, dict[str, Any]] = {}
         progress = Progress(plan.title, len(jobs), plan.limits.tally)
         episodes = _episodes(plan, jobs)
@@ -130,6 +138,16 @@ def append_episodes(plan: Plan) -> list[dict[str, Any]]:
                     file.flush()
                     present.add(episode["episode_id"])
         return list(failed.values())
+
+
+@contextlib.contextmanager
+def _alone(plan: Plan) -> Iterator[None]:
+    """Be the one driver of this output, and keep its files from others where its cases aren't open data."""
+    with (
+        private_files(plan.provenances),
+        shard_lock(plan.journal / "locks" / f"{plan.out.stem}.lock"),
+    ):
+        yield
 
 
 def _episodes(plan: Plan, jobs: list[tuple[Case, int]]) -> Generator[dict[str, Any]]:
@@ -160,6 +178,11 @@ def _account(plan: Plan) -> Account:
 def errors_path(out: Path) -> Path:
     """`run.errors.jsonl` for `run.jsonl`."""
     return out.with_name(f"{out.name.removesuffix('.jsonl')}.errors.jsonl")
+
+
+def notice_path(out: Path) -> Path:
+    """`run.NOTICE.txt` for `run.jsonl`: the terms of the data, where there are any."""
+    return out.with_name(f"{out.name.removesuffix('.jsonl')}.NOTICE.txt")
 
 
 def _present(plan: Plan) -> set[str]:

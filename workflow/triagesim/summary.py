@@ -13,6 +13,7 @@ from typing import Any
 from triagesim.cautions import cautions, graded_cases
 from triagesim.config import Score
 from triagesim.errors import InputError
+from triagesim.governance import attributions
 from triagesim.jsonl import read_lines, write_json, write_table
 from triagesim.pairing import ResolvedPairing
 from triagesim.scoring import summarize_scores
@@ -99,7 +100,7 @@ def closing_lines(results: Path) -> str:
         lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, cases)]
     paths = [results / "report.html", metrics / "summary.csv", results / "pool.jsonl", *manifests]
     lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists()]
-    return "\n".join(lines)
+    return "\n".join([*lines, *attributions(flow.get("provenance", {}))])
 
 
 def _called(confusion: Path, pairing: str) -> tuple[int, int, int] | None:

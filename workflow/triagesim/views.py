@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from triagesim.cases import Case, PatientScript, Vital
+from triagesim.governance import OPEN
 
 Viewer = Literal["nurse", "patient", "master"]
 
@@ -32,6 +33,8 @@ VISIBLE: dict[str, frozenset[Viewer]] = {
     "medications": frozenset({"master"}),
     "prior_ed_visits": frozenset({"master"}),
 }
+#: Of patients whose data isn't open nobody is told a greater age: 90 stands for 90 and over, as in de-identified data.
+OLDEST_TOLD = 90
 #: Of what the master may know, that which anybody at the desk knows when the patient arrives.
 ON_ARRIVAL = frozenset({"gender", "age_group", "arrival_transport", "chief_complaint"})
 
@@ -242,5 +245,9 @@ def arrival_view(case: Case, *, age_group: str | None) -> ArrivalView:
 
 def _known(case: Case, age_group: str | None, unwell: str) -> dict[str, Any]:
     """Every field of the table `VISIBLE` with its value."""
-    derived = {"age_group": age_group, "unwell": unwell, "pain": None if case.pain is None else str(case.pain)}
+    age = case.age
+    if age is not None and case.provenance is not None and case.provenance not in OPEN:
+        age = min(age, OLDEST_TOLD)
+    pain = None if case.pain is None else str(case.pain)
+    derived = {"age": age, "age_group": age_group, "unwell": unwell, "pain": pain}
     return {name: derived[name] if name in derived else getattr(case, name) for name in VISIBLE}
