@@ -43,14 +43,14 @@ def summarise(
         InputError: the episodes don't add up to the selected cases; the text names what is missing or too much.
     """
     from triagesim.metric_tables import write_tables
-    from triagesim.score_rows import read_scores
+    from triagesim.score_rows import Scores, columns, read_scores
 
-    everything = read_scores(scores)
+    scored = read_scores(scores).by("pairing")
     cases = [row["case_id"] for row in read_table(selected, raw=True)]
     rows, by_pairing = [], {}
     for path in pairings:
         pairing = ResolvedPairing.model_validate_json(path.read_text(encoding="utf-8"))
-        by_pairing[pairing.name] = everything.where("pairing", pairing.name)
+        by_pairing[pairing.name] = scored.get(pairing.name, Scores({name: [] for name in columns()}))
         found = by_pairing[pairing.name].rows()
         _assert_complete(pairing, found, cases)
         rows.append(_row(pairing, found))
