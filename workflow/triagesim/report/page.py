@@ -72,13 +72,16 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
     paths = {path.name: path for path in sources.tables}
     if "summary.csv" not in paths or "usage.json" not in paths:
         raise InputError("the report needs summary.csv and usage.json among its tables; run the rule summarise first")
-    _clear(data)
+    if data.absolute() in {path.parent.absolute() for path in sources.tables}:
+        raise InputError(f"{data} holds the tables themselves; name a folder of its own for the report's data")
+    sections = load_yaml("report/sections.yaml")
+    drawn = [name for section in sections for name in section.get("figures", ())]
+    _clear(data, drawn)
     tables = {name: _read(path) for name, path in paths.items() if path.suffix == ".csv"}
     for name, (header, rows) in _own_tables(flow, paths["usage.json"], dialogues, spoken):
         write_table(data / name, header, rows)
         tables[name] = _read(data / name)
-    sections = load_yaml("report/sections.yaml")
-    figures = _draw([name for section in sections for name in section.get("figures", ())], tables, data)
+    figures = _draw(drawn, tables, data)
     beside = _write_dialogues(dialogues.chunks, data)
     summary = list(read_table(paths["summary.csv"]))
     cases = graded_cases(tables["agreement.csv"]) if "agreement.csv" in tables else None
@@ -209,11 +212,11 @@ def _render(**facts: Any) -> str:
     )
 
 
-def _clear(data: Path) -> None:
-    """Remove what an earlier page left; nothing that has another name."""
-    for pattern in ("*.csv", "*.svg", "dialogues-*.js"):
-        for path in data.glob(pattern):
-            path.unlink()
+def _clear(data: Path, figures: Iterable[str]) -> None:
+    """Remove what an earlier page left: figures that this one may not have, and dialogues."""
+    left = [data / f"{name}.{kind}" for name in figures for kind in ("csv", "svg")]
+    for path in [*left, *data.glob("dialogues-*.js")]:
+        path.unlink(missing_ok=True)
 
 
 def _write(path: Path, text: str) -> None:
