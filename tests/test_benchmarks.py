@@ -72,6 +72,12 @@ def test_a_wrong_argument_is_one_clear_error(arguments: list[str], said: str) ->
     assert done.stdout == ""
 
 
+def test_without_a_browser_the_page_is_not_measured() -> None:
+    done = run("--chromium", "", script="report.py")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no chromium on the path")
+
+
 @pytest.mark.slow
 def test_the_command_prints_labelled_rows_and_the_page_shows_the_same(tmp_path: Path) -> None:
     head = "subject_id,stay_id,temperature,heartrate,resprate,o2sat,sbp,dbp,pain,acuity,chiefcomplaint"

@@ -246,8 +246,9 @@ def test_one_more_pairing_runs_only_itself_and_what_gathers(finished: Path) -> N
 
     edit(finished, one_more)
     planned = jobs(snakemake(finished, "snakemake -n"))
-    gathering = dict.fromkeys(("all", "summarise", "select_pool", "render_audio", "report", "export", "manifest"), 1)
-    assert planned == {"resolve_pairing": 1, "simulate": 4, "score": 4, "measure": 4, **gathering}
+    once = ("all", "summarise", "duplicates", "describe", "select_pool", "render_audio", "report", "export", "manifest")
+    shards = dict.fromkeys(("simulate", "score", "language", "measure"), 4)
+    assert planned == {"resolve_pairing": 1, **shards, **dict.fromkeys(once, 1)}
 
 
 def test_one_more_case_changes_the_episodes_of_one_shard_only(finished: Path) -> None:

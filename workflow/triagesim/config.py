@@ -281,6 +281,14 @@ class Pool(Section):
 
     no_flags: bool = Field(True, description="drop episodes with a line that failed its checks and wasn't mended")
     nurse_ended: bool = Field(True, description="drop episodes that ran out of questions")
+    per_level: Positive | None = Field(None, description="at most so many episodes of each level")
+    per_case: Positive | None = Field(
+        None, description="at most so many episodes of each case, of all pairings together"
+    )
+    balanced: Literal["none", "quota", "weights"] = Field(
+        "none", description="quota: as many of each level; weights: with them the pool has the run's mix of personas"
+    )
+    seed: int = Field(0, description="of the choice where there are more than a quota allows")
 
 
 class Audio(Section):
