@@ -1,5 +1,5 @@
 # The run's dialogues as a dataset: three tables by split, a card and a Croissant description.
-from triagesim.dataset.columns import TABLES
+from triagesim.dataset.columns import TABLES as DATASET_PARTS
 from triagesim.dataset.files import paths
 from triagesim.governance import OPEN
 from triagesim.mimic import provenance_of
@@ -7,7 +7,7 @@ from triagesim.resources import RESOURCES
 
 DATASET_TABLES = [
     str(path)
-    for table in TABLES
+    for table in DATASET_PARTS
     for split in CONFIG.dataset.splits
     for path in paths(Path("results/dataset"), table, split).values()
 ]
