@@ -286,8 +286,9 @@ def _lines_with(path: Path, key: str) -> Iterable[str]:
 
 def _content(config: Config) -> Iterator[Entity]:
     """The configuration, the seeds in it, and hashes of the shipped data that the results follow from."""
-    whole = config.model_dump(mode="json", exclude={"models": {name: {"base_url"} for name in config.models}})
-    yield _value("#config", "the configuration with all defaults, without addresses of servers", dumps(whole))
+    hidden = {"models": {name: {"base_url"} for name in config.models}, "data": {"select": {"stays"}}}
+    whole = config.model_dump(mode="json", exclude=hidden)
+    yield _value("#config", "the configuration with all defaults, without addresses of servers and ids", dumps(whole))
     for path, seed in sorted(_seeds(whole)):
         yield _value(f"#{path}", path, seed)
     for name, folder in (("prompts", "prompts"), ("traits", "personas"), ("scales", "scales"), ("resources", "")):
