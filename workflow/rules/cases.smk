@@ -13,7 +13,12 @@ rule build_cases:
     output:
         expand("results/cases/{shard}.jsonl", shard=SHARDS),
         selected="results/cases/cases.csv",
-        rejects="results/cases/rejects.csv",
+        rejects=report(
+            "results/cases/rejects.csv",
+            caption="../report/rejects.rst",
+            category="Tables",
+            labels={"what": "rejected rows"},
+        ),
         flow="results/cases/flow.json",
         notice="results/NOTICE.txt",
     log:
