@@ -45,13 +45,22 @@ rule export:
         columns=digest(
             [
                 load_yaml("dataset.yaml"),
+                load_yaml("notices.yaml"),
                 (RESOURCES / "dataset_card.md.j2").read_text(encoding="utf-8"),
             ]
         ),
         code=code_of(
             *(
                 f"dataset/{name}.py"
-                for name in ("card", "columns", "croissant", "export", "files", "rows")
+                for name in (
+                    "card",
+                    "columns",
+                    "croissant",
+                    "export",
+                    "files",
+                    "licences",
+                    "rows",
+                )
             ),
             "scoring.py",
             "splits.py",

@@ -43,6 +43,7 @@ def main() -> None:
         Pool(load_personas(args.patient_personas, PatientPersona), "patient"),
         runtime.get("models", {}),
         runtime.get("speculation", "auto"),
+        runtime.get("attestations", ()),
     )
     cases = load_cases(args.cases) if args.cases.stat().st_size else []
     if pairing.limit is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from triagesim.console import command
 from triagesim.errors import InputError
-from triagesim.governance import OPEN, Provenance
+from triagesim.governance import OPEN, Provenance, attributions
 
 if TYPE_CHECKING:
     from triagesim.drive import Plan
@@ -54,6 +54,8 @@ def simulate(arguments: list[str]) -> int:
         plan = make_plan(args)
         failed = append_episodes(plan)
         print(json.dumps(summarize(read_scored(plan.out)), indent=2))
+        for line in attributions(plan.provenances):
+            print(line, file=sys.stderr)
     return 1 if failed and len(failed) == len(plan.jobs) else 0
 
 

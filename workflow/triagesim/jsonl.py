@@ -83,6 +83,11 @@ def write_atomically(path: Path, write: Callable[[IO[str]], None]) -> None:
         raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all."""
+    write_atomically(path, lambda file: file.writelines([text]))
+
+
 def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
     """Write one JSON line a row, whole or not at all."""
     write_atomically(path, lambda file: file.writelines(dumps(row) + "\n" for row in rows))

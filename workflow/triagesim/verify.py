@@ -33,10 +33,12 @@ from triagesim.resources import RESOURCES
 #: The rules whose files aren't derived from the episodes, with what they write below results.
 SOURCES = {
     "fetch": ("models",),
-    "build_cases": ("cases",),
+    "build_cases": ("cases", "NOTICE.txt"),
     "generate_personas": ("personas",),
     "resolve_pairing": ("pairings",),
     "simulate": ("episodes", "usage"),
+    "resolve_judge": (),
+    "judge_completion": ("completion",),
     "render_audio": ("audio",),
     "manifest": (),
 }

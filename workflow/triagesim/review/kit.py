@@ -13,10 +13,11 @@ from jinja2 import Environment, StrictUndefined
 
 from triagesim.cases import VITALS
 from triagesim.dataset.files import guarded
+from triagesim.dataset.licences import licences
 from triagesim.errors import InputError
 from triagesim.governance import OPEN
 from triagesim.jsonl import digest, read_lines, write_atomically, write_table
-from triagesim.resources import RESOURCES, load_yaml
+from triagesim.resources import RESOURCES
 from triagesim.review.questions import asked, columns
 
 KEY = ("item", "repeat_of", "pairing", "episode_id", "case_id", "acuity", "acuity_scale", "algorithm", "final_triage")
@@ -197,7 +198,7 @@ def _form(items: list[Item], key: list[list[Any]]) -> str:
         items=[_shown(item) for item in items],
         asked=asked(),
         columns=columns(),
-        notices=[load_yaml("dataset.yaml")["licences"][name]["notice"] for name in sorted(origins)],
+        notices=[licence.notice for licence in licences(origins)],
         # Names what the browser keeps: another sample begins with an empty form.
         kit=digest(key)[:16],
     )
