@@ -311,6 +311,15 @@ class Dataset(Section):
     include_credentialed: bool = Field(False, description="also text that comes from credentialed or identifiable data")
 
 
+class Review(Section):
+    """What is given to clinicians, and where their files come back to."""
+
+    sample: Positive = Field(50, description="dialogues, as evenly over levels and pairings as they go")
+    repeats: Annotated[int, Field(ge=0)] = Field(5, description="of these shown twice, at most half of them")
+    seed: int = 0
+    returned: str = Field("results/review/returned", description="the folder of the filled-in files")
+
+
 class Journal(Section):
     """Where every model answer is kept."""
 
@@ -380,6 +389,7 @@ class Config(Section):
     pool: Pool = Pool()
     audio: Audio = Audio()
     dataset: Dataset = Dataset()
+    review: Review = Review()
     journal: Journal = Journal()
     budget: Budget = Budget()
     governance: Governance = Governance()

@@ -45,7 +45,7 @@ SOURCES = {
 #: What people bring, below results.
 BROUGHT = ("review/returned",)
 #: Rules that aren't part of `all`, with a file that tells whether somebody asked for them.
-ON_DEMAND: dict[str, str] = {}
+ON_DEMAND = {"review_kit": "review/form.html", "review": "review/agreement.csv"}
 #: Written at the start of a run, from the configuration.
 _CONFIG = "config.json"
 #: What isn't compared: it holds no result.
