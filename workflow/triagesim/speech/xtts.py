@@ -20,7 +20,7 @@ from triagesim.jsonl import digest, dumps
 from triagesim.resources import find_path
 from triagesim.speech.crew import THREADS
 from triagesim.speech.engine import plain
-from triagesim.speech.speakers import as_voice, check_recordings, read_speakers
+from triagesim.speech.speakers import Reference, as_voice, check_recordings, read_speakers
 from triagesim.speech.voices import Voice
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Xtts:
     def __init__(
         self,
         model: Path,
-        speakers: str,
+        speakers: Mapping[str, tuple[Reference, list[Path]]],
         latents: Path,
         *,
         device: Device,
@@ -63,10 +63,8 @@ class Xtts:
 
         Raises:
             ImportError: coqui-tts or something that it needs isn't installed.
-            InputError: the folder, a speaker, the language or a setting isn't what it should be.
+            InputError: the folder, the language or the device isn't what it should be.
         """
-        listed = read_speakers(speakers)
-        check_recordings(speakers, listed)
         missing = [name for name in _FILES if not (model / name).is_file()]
         if missing:
             raise InputError(f"audio.xtts.model: {model} holds no {' and no '.join(missing)}")
@@ -89,9 +87,9 @@ class Xtts:
         self._sampling = {**{name: settings[name] for name in _SAMPLING}, **sampling}
         self._identity = _identity(model)
         self._latents = latents
-        self._recordings = {one: paths for one, (_, paths) in listed.items()}
+        self._recordings = {one: paths for one, (_, paths) in speakers.items()}
         self._known: dict[str, tuple[Any, Any]] = {}
-        self.voices: Sequence[Voice] = [as_voice(one, paths) for one, paths in listed.values()]
+        self.voices: Sequence[Voice] = [as_voice(one, paths) for one, paths in speakers.values()]
         self.limit: int = self._model.tokenizer.char_limits[language]
         self.version = (
             f"coqui-tts {version('coqui-tts')}, model {model.name} {self._identity[:8]}, {language}, "
@@ -183,10 +181,12 @@ def load(
             "audio.xtts.accept_license: the weights of XTTS-v2 are under the Coqui Public Model License, which allows "
             "no commercial use (https://coqui.ai/cpml); set it to true if you have read and accept it"
         )
+    listed = read_speakers(speakers)
+    check_recordings(speakers, listed)
     folder = find_path(model)
     if not folder.is_dir():
         folder = _fetched(model)
-    return Xtts(folder, speakers, Path(latents), device=device, language=language, sampling=sampling or {})
+    return Xtts(folder, listed, Path(latents), device=device, language=language, sampling=sampling or {})
 
 
 def _fetched(name: str) -> Path:
