@@ -79,13 +79,18 @@ class _Seat:
 class Crew:
     """Does work on items, here or in workers; see `crew`."""
 
-    def __init__(self, load: Load, pool: ProcessPoolExecutor | None) -> None:
+    def __init__(self, load: Load, pool: ProcessPoolExecutor | None, workers: int) -> None:
         self._here = _Seat(load)
         self._pool = pool
+        self._workers = workers
 
     def about(self) -> About:
         """Of the engine that is loaded; errors of loading are raised as they are."""
-        return self._here.about() if self._pool is None else self._pool.submit(_about).result()
+        if self._pool is None:
+            return self._here.about()
+        # A worker begins with its first task: so all of them load at once.
+        asked = [self._pool.submit(_about) for _ in range(self._workers)]
+        return asked[0].result()
 
     def do(self, work: Work[T, R], items: Sequence[T]) -> Iterator[tuple[int, R | Failed]]:
         """The number of each item with its result, in the order in which they are done."""
@@ -107,11 +112,11 @@ def crew(load: Load, workers: int) -> Iterator[Crew]:
         TriageSimError: a worker was ended from outside.
     """
     if workers == 1:
-        yield Crew(load, None)
+        yield Crew(load, None, 1)
         return
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (load,))
     try:
-        yield Crew(load, pool)
+        yield Crew(load, pool, workers)
     except BrokenProcessPool:
         raise TriageSimError(
             f"one of {workers} speech workers was ended, as the system does when memory runs out: set audio.workers "
