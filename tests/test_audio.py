@@ -230,6 +230,13 @@ def test_every_channel_has_the_stated_form_loudness_and_peak(
     assert row["channel"] == channel
 
 
+def test_another_format_takes_the_place_of_the_first(render: Any, tmp_path: Path) -> None:
+    render([episode(talk=SHORT)])
+    (row,) = render([episode(talk=SHORT)], style=Style(format="wav"))
+    files = {path.relative_to(tmp_path / "audio").as_posix() for path in (tmp_path / "audio").rglob("*.*")}
+    assert files == {"manifest.jsonl", row["file"], row["mono"]["file"]}
+
+
 def test_the_mono_mix_holds_both_speakers(render: Any, tmp_path: Path) -> None:
     (row,) = render([episode()])
     stereo, mono = (soundfile.read(tmp_path / "audio" / name)[0] for name in (row["file"], row["mono"]["file"]))

@@ -2,7 +2,7 @@
 from triagesim.speech.dialogue import SETTINGS
 from triagesim.speech.speakers import recordings_of
 
-VOICES = CONFIG.audio.xtts.model_dump(exclude={"device"})
+XTTS = CONFIG.audio.xtts.model_dump(exclude={"device"})
 CLONED = SPEECH_ENGINE == "xtts"
 
 try:
@@ -29,7 +29,7 @@ rule render_audio:
         script=SCRIPTS / "render_audio.py",
         store=f"{CONFIG.journal.dir}/_speech",
         engine=SPEECH_ENGINE,
-        voices=f"--xtts {shlex.quote(json.dumps(VOICES))}" if CLONED else "",
+        xtts=f"--xtts {shlex.quote(json.dumps(XTTS))}" if CLONED else "",
         fallback="" if CLONED else "--fallback espeak",
         style=" ".join(
             f"--{name} {getattr(CONFIG.audio, name)}"
@@ -61,7 +61,7 @@ rule render_audio:
         ),
     shell:
         "python {params.script:q} --pool {input.pool} --out {output.manifest} --errors {output.errors}"
-        " --store {params.store:q} --engine {params.engine} --fetched {input.fetched} {params.voices}"
+        " --store {params.store:q} --engine {params.engine} --fetched {input.fetched} {params.xtts}"
         f" --device {CONFIG.audio.xtts.device} --workers {{threads}}"
         " {params.fallback} {params.style} {params.splits} {params.errors}"
         " --shard {wildcards.shard} {params.pairings} {params.most}"

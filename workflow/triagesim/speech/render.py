@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from triagesim.errors import InputError, TriageSimError
 from triagesim.jsonl import digest, read_lines, write_jsonl
@@ -329,8 +329,10 @@ def _timed(line: Line, start: float, end: float, words: Sequence[tuple[str, floa
 
 
 def _written(name: Path, audio: NDArray[np.float32], folder: Path) -> dict[str, Any]:
-    """Write a file; its name, hash and loudness."""
+    """Write a file, instead of one in another format from an earlier run; its name, hash and loudness."""
     write_audio(folder / name, audio, RATE)
+    for other in set(get_args(Format)) - {name.suffix[1:]}:
+        (folder / name).with_suffix(f".{other}").unlink(missing_ok=True)
     heard = loudness(audio)
     return {
         "file": name.as_posix(),

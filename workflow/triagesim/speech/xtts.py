@@ -90,7 +90,8 @@ class Xtts:
         self._recordings = {one: paths for one, (_, paths) in speakers.items()}
         self._known: dict[str, tuple[Any, Any]] = {}
         self.voices: Sequence[Voice] = [as_voice(one, paths) for one, paths in speakers.values()]
-        self.limit: int = self._model.tokenizer.char_limits[language]
+        limits: dict[str, int] = self._model.tokenizer.char_limits
+        self.limit = limits.get(language.partition("-")[0], min(limits.values()))
         self.version = (
             f"coqui-tts {version('coqui-tts')}, model {model.name} {self._identity[:8]}, {language}, "
             f"{dumps(self._cloning)}, {dumps(self._sampling)}"
