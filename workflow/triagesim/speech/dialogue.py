@@ -35,19 +35,20 @@ def script(episode: Mapping[str, Any], seed: int = 0) -> list[Line]:
     lines: list[Line] = []
     for line, measured in zip(episode["transcript"], _measured_before(episode), strict=False):
         here = [seed, episode["pairing"], episode["episode_id"], len(lines)]
-        pause = gap(kind_of(lines[-1], line["speaker"]), here) if lines else float(settings["edges"]["first"])
+        before = kind_of(lines[-1].speaker, lines[-1].text, line["speaker"]) if lines else None
+        pause = gap(before, here) if before else float(settings["edges"]["first"])
         pause += sum(gap("vital", [*here, number]) for number in range(measured))
         lines.append(Line(line["speaker"], line["text"], spoken_form(line["text"]), pause))
     return lines
 
 
-def kind_of(before: Line, speaker: Speaker) -> str:
-    """Which gap of `resources/speech/dialogue.yaml` stands after a line when `speaker` goes on."""
-    if before.speaker == speaker:
+def kind_of(before: str, text: str, speaker: str) -> str:
+    """Which gap of `resources/speech/dialogue.yaml` stands after the text of one speaker when `speaker` goes on."""
+    if before == speaker:
         return "same_speaker"
     if speaker == "nurse":
         return "nurse_reply"
-    return "answer" if before.text.rstrip(" \"'”’)").endswith("?") else "reply"
+    return "answer" if text.rstrip(" \"'”’)").endswith("?") else "reply"
 
 
 def gap(kind: str, seed: list[Any]) -> float:
