@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialogues import CASE, baseline, episode, stored
@@ -154,6 +154,7 @@ def test_an_episode_of_another_simulator_without_some_keys_is_measured(missing: 
     assert row["words"] == ("0" if missing == "history" else "50")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["nurse", "patient"]), st.text(min_size=1, max_size=60)), max_size=6))
 def test_no_dialogue_breaks_the_measures(said: list[tuple[str, str]]) -> None:
     one = episode(said)

@@ -41,8 +41,9 @@ def leaks(case: Mapping[str, Any], script: Mapping[str, Any], lines: list[tuple[
         if speaker == "patient":
             if measured_number(text, known):
                 yield Leak("patient_vital", turn, text)
-            heard, before = set(tokens(text)), set(tokens(known))
-            if any(words <= heard and not words <= before for words in diagnoses):
+            heard = set(tokens(text))
+            named = [words for words in diagnoses if words <= heard]
+            if named and any(not words <= set(tokens(known)) for words in named):
                 yield Leak("patient_diagnosis", turn, text)
         if next(names(text, known), None):
             yield Leak(f"{speaker}_name", turn, text)
