@@ -66,6 +66,16 @@ def test_an_urgent_final_level_and_a_missing_pain_score() -> None:
     assert (found["pain_said"], found["pain_recorded"], found["pain_shift"]) == (None, None, None)
 
 
+def test_a_reply_that_asks_for_the_question_again_holds_no_pain_score() -> None:
+    asked = ("nurse", "How bad is the pain, zero to ten?")
+    said = [asked, ("patient", "One more time please, slow?"), asked, ("patient", "About four.")]
+    assert features(episode(said), [])["pain_said"] == 4
+    assert (
+        features(episode([("nurse", "Any fever?"), ("patient", "Four days now, and it's a 7/10.")]), [])["pain_said"]
+        == 7
+    )
+
+
 @pytest.mark.parametrize("changes", [{"algorithm": "ats"}, {"features": {"feedback": True}}, {"final_triage": None}])
 def test_what_can_t_be_graded_has_no_level_shift(changes: dict[str, Any]) -> None:
     assert features(episode(TALK, **changes), [])["level_shift"] is None
