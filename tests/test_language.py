@@ -134,6 +134,8 @@ def test_a_diagnosis_is_named_by_the_words_that_only_it_has(title: str, words: s
 def test_a_name_is_a_leak() -> None:
     said = [("nurse", "I'm Susan, your nurse."), ("patient", "Dr. Miller sent me. I took Panadol.")]
     assert leaks(said) == [("nurse_name", 0), ("patient_name", 0)]
+    takes = [("patient", "I take Lisinopril every day.")]
+    assert leaks(takes, case={**CASE, "medications": ["lisinopril"]}) == []
 
 
 def test_the_baseline_leaks_nothing() -> None:
