@@ -239,7 +239,9 @@ def _pain_said(lines: list[tuple[int, str, str]]) -> float | None:
         if speaker == "nurse":
             question = f"{question} {text}"
             continue
-        found = pain_score(text, asked="pain_score" in ask(question).topics)
+        # "One more time, please" is no score.
+        asked = "pain_score" in ask(question).topics and not phrasing.asks_back(text)
+        found = pain_score(text, asked=asked)
         if found is not None:
             return found
         question = ""
