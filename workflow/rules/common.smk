@@ -3,6 +3,7 @@ import json
 import shlex
 
 from triagesim.config import check_config
+from triagesim.demand import demand
 from triagesim.environment import code_digest, prepare
 from triagesim.jsonl import digest, write_json
 from triagesim.limits import clear_mark
@@ -17,6 +18,7 @@ try:
 except TriageSimError as error:
     sys.exit(f"error: {error}")
 prepare(HERE, runtime(CONFIG))
+DEMANDS = {name: demand(pairing) for name, pairing in PAIRINGS.items()}
 
 SCRIPTS = HERE / "scripts"
 SHARDS = [f"{number}-of-{CONFIG.shards}" for number in range(1, CONFIG.shards + 1)]
@@ -91,7 +93,13 @@ def simulate_environment(wildcards):
 
 
 def simulate_threads(wildcards):
-    """All cores for a model that this machine runs itself, so that two shards don't share it or its GPU; else one."""
-    models = [seated.options for seated in PAIRINGS[wildcards.pairing].models.values()]
-    here = any(model.backend in ("llamacpp", "vllm") for model in models)
-    return workflow.cores or 1 if here else 1
+    """On this machine more than half of its cores for a model that runs here, so that no two shards share a GPU.
+
+    The baseline and hosted models still run beside it, but for a model on the CPU, which takes every core. A cluster's
+    scheduler keeps jobs apart by itself.
+    """
+    needs = DEMANDS[wildcards.pairing]
+    if workflow.nodes or workflow.remote_exec or needs.cpus == 1:
+        return 1
+    cores = workflow.cores or 1
+    return cores // 2 + 1 if needs.gpus else cores

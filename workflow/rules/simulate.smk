@@ -30,7 +30,14 @@ rule simulate:
         "logs/simulate/{pairing}/{shard}.log",
     conda:
         simulate_environment
+    benchmark:
+        "logs/benchmarks/simulate/{pairing}/{shard}.tsv"
     threads: simulate_threads
+    resources:
+        ncpus=lambda wildcards: DEMANDS[wildcards.pairing].cpus,
+        gpu=lambda wildcards: DEMANDS[wildcards.pairing].gpus,
+        mem_mb=lambda wildcards: DEMANDS[wildcards.pairing].memory_mb,
+        runtime=120,
     params:
         script=SCRIPTS / "simulate.py",
         journal=lambda wildcards: f"{CONFIG.journal.dir}/{wildcards.pairing}",

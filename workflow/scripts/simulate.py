@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from triagesim.cases import Case, load_cases
 from triagesim.console import command
 from triagesim.drive import Plan, stoppable, write_shard
-from triagesim.environment import RUNTIME
+from triagesim.environment import RUNTIME, time_limit
 from triagesim.limits import Limits
 from triagesim.pairing import ResolvedPairing, make_setup
 from triagesim.personas import NursePersona, PatientPersona, Pool, load_personas
@@ -60,7 +60,7 @@ def main() -> None:
         limits,
         args.usage,
     )
-    with stoppable(runtime.get("time_limit")):
+    with stoppable(time_limit(runtime.get("time_limit"))):
         write_shard(plan)
 
 

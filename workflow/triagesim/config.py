@@ -279,6 +279,7 @@ class Runtime(Section):
         description="calls before the check they depend on: off, reading, full; auto: full where it costs nothing",
     )
     time_limit: Positive | None = Field(None, description="seconds after which a simulate job stops by itself, exit 75")
+    key_file: str | None = Field(None, description="a file of API keys (NAME=value), instead of .env; yours alone")
 
 
 class Config(Section):

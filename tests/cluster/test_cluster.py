@@ -1,0 +1,354 @@
+"""The workflow through `snakemake --cores 8 --profile pbs` against a real scheduler: Slurm with its PBS commands.
+
+`tests/cluster/scheduler.sh install` brings the packages; the tests start and stop the scheduler themselves. Without it
+they are skipped, but for CI, where that is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fault_server import FaultServer
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+SCHEDULER = Path(__file__).with_name("scheduler.sh")
+COMMANDS = ("munged", "slurmctld", "slurmd", "qsub", "qstat", "qdel")
+COMMAND = ("snakemake", "--cores", "8", "--profile", "pbs")
+QUICK = ("--seconds-between-status-checks", "1", "--latency-wait", "10")
+COPIED = ("Snakefile", "envs", "workflow", "config", "profiles", "pbs", "resources")
+SHARD = "results/episodes/{}/{}-of-{}.jsonl"
+FAR = SHARD.format("far", 1, 1)
+
+
+def why_not() -> str | None:
+    """Why there can be no scheduler here; None if there can."""
+    if missing := [name for name in COMMANDS if not shutil.which(name)]:
+        return f"no {', '.join(missing)}: run tests/cluster/scheduler.sh install, as root"
+    return "the scheduler is started by root alone" if os.geteuid() else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scheduler() -> Iterator[None]:
+    """Slurm, running; stopped afterwards if it wasn't up before."""
+    if reason := why_not():
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    said = subprocess.run([SCHEDULER, "start"], capture_output=True, text=True, timeout=120, check=True).stdout
+    configuration = subprocess.run([SCHEDULER, "conf"], capture_output=True, text=True, check=True).stdout.strip()
+    os.environ["SLURM_CONF"] = configuration
+    yield
+    if said.strip() == "started":
+        subprocess.run([SCHEDULER, "stop"], capture_output=True, timeout=120, check=True)
+    del os.environ["SLURM_CONF"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of somebody at the login node."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SNAKEMAKE", "TRIAGESIM_"))}
+    return {**kept, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]), **more}
+
+
+class Site:
+    """A working folder at the cluster: the repository and a configuration."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def configure(self, **sections: Any) -> None:
+        """Write the run's configuration: two cases, the baseline, one shard, unless said otherwise."""
+        config = {
+            "data": {"source": "resources/cases/examples.jsonl", "provenance": "synthetic", "select": {"sample": 2}},
+            "models": {"agenda": {"backend": "agenda"}},
+            "pairings": [{"nurse": "agenda", "patient": "agenda"}],
+            "shards": 1,
+            "audio": {"max_dialogues": 0},
+            **sections,
+        }
+        (self.folder / "config/config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+
+    def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
+        """The documented command, begun; `words` follow it."""
+        return subprocess.Popen(
+            [*COMMAND, *QUICK, *words],
+            cwd=self.folder,
+            env=environment(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str, expect: int = 0, **more: str) -> str:
+        """The documented command to its end; what it printed."""
+        return finish(self.start(*words, **more), expect)
+
+    def locally(self, *words: str) -> None:
+        """The same workflow without the cluster."""
+        done = subprocess.run(
+            ["snakemake", "--cores", "2", *words], cwd=self.folder, env=environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def jobs(self, rule: str = "simulate") -> list[str]:
+        """The ids of the jobs of a rule that Slurm knows from this folder, oldest first."""
+        command = ["squeue", "-h", "-t", "all", "-o", "%i %j %Z"]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        found = [line.split(" ", 2) for line in lines]
+        return sorted((job for job, name, where in found if where == str(self.folder) and name == f"smk-{rule}"), key=int)
+
+    def state(self, job: str) -> str:
+        """Slurm's own word for how a job is, such as COMPLETED or TIMEOUT."""
+        return shown(job)["JobState"]
+
+
+def finish(process: subprocess.Popen[str], expect: int = 0) -> str:
+    said = process.communicate(timeout=280)[0]
+    assert process.returncode == expect, said
+    return said
+
+
+def shown(job: str) -> dict[str, str]:
+    """What Slurm shows of a job."""
+    text = subprocess.run(["scontrol", "show", "job", "-dd", job], capture_output=True, text=True, check=True).stdout
+    return dict(re.findall(r"(\S+?)=(\S*)", text))
+
+
+def wait_until(true: Callable[[], Any], what: str, timeout: float = 120) -> Any:
+    deadline = time.monotonic() + timeout
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        time.sleep(0.2)
+    return found
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder in which cases and personas are there already."""
+    folder = tmp_path_factory.mktemp("prepared") / "site"
+    folder.mkdir()
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir() and not source.is_symlink():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
+        else:
+            shutil.copy(source, folder / name, follow_symlinks=False)
+    site = Site(folder)
+    site.configure()
+    site.locally("results/cases/cases.csv", "results/personas/nurse.jsonl", "results/personas/patient.jsonl")
+    return folder
+
+
+@pytest.fixture
+def site(prepared: Path, tmp_path: Path) -> Site:
+    """A fresh copy of the prepared folder."""
+    return Site(Path(shutil.copytree(prepared, tmp_path / "site", symlinks=True)))
+
+
+def far(server: FaultServer) -> dict[str, Any]:
+    """Sections of a configuration whose nurse is behind a server, one call at a time."""
+    model = {"backend": "openai", "model": "m", "base_url": server.url, "local": True, "identity": "made by a test"}
+    return {
+        "models": {"agenda": {"backend": "agenda"}, "own": model},
+        "pairings": [{"name": "far", "nurse": "own", "patient": "agenda", "max_turns": 4}],
+        "runtime": {"concurrency": 1, "speculation": "off", "time_limit": 10},
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The shard of the far pairing as an uninterrupted run without a cluster makes it."""
+    site = Site(Path(shutil.copytree(prepared, tmp_path_factory.mktemp("undisturbed") / "site", symlinks=True)))
+    with FaultServer() as server:
+        site.configure(**far(server))
+        site.locally(FAR)
+        assert len(server.asked) > 14
+    return (site.folder / FAR).read_bytes()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_whole_run_gives_the_bytes_of_a_run_without_a_cluster(site: Site, tmp_path: Path) -> None:
+    other = Site(Path(shutil.copytree(site.folder, tmp_path / "other", symlinks=True)))
+    for each in (site, other):
+        each.configure(shards=2, data={"source": "resources/cases/vignettes.jsonl", "provenance": "synthetic"})
+    said = site.run()
+    other.locally()
+    assert contents(site.folder / "results") == contents(other.folder / "results")
+    assert "results/metrics/summary.csv" in said
+    assert [site.state(job) for job in site.jobs()] == ["COMPLETED"] * 2
+    logs = {path.name for path in (site.folder / "logs/pbs").iterdir()}
+    assert {"simulate.agenda.1-of-2.log", "simulate.agenda.2-of-2.log", "select_pool.log"} <= logs
+
+
+def test_a_failing_job_fails_the_run_says_why_and_is_not_tried_again(site: Site) -> None:
+    with FaultServer() as server:
+        sections = far(server)
+        sections["runtime"]["key_file"] = "nowhere/keys"
+        site.configure(**sections)
+        said = site.run(FAR, expect=1)
+    assert "runtime.key_file: there is no file nowhere/keys" in said
+    (job,) = site.jobs()
+    assert f"job {job} failed: exit code 1" in said
+    assert f"job {job} ended without a new answer, so no further one is submitted" in said
+    assert not (site.folder / FAR).exists()
+
+
+def test_a_shard_in_three_chunks_is_three_jobs_and_the_same_bytes(site: Site, undisturbed: bytes) -> None:
+    with FaultServer("hang@7,14") as server:  # each time nothing more comes until the job's time is over
+        site.configure(**far(server))
+        said = site.run(FAR)
+        assert max(server.counts.values()) == 2  # the two calls that hung, once more
+        assert sum(count - 1 for count in server.counts.values()) == 2
+    assert said.count("the time limit is over; every answer so far is kept") >= 2
+    assert [site.state(job) for job in site.jobs()] == ["FAILED", "FAILED", "COMPLETED"]
+    assert (site.folder / FAR).read_bytes() == undisturbed
+    logs = sorted(path.name for path in (site.folder / "logs/pbs").iterdir())
+    assert logs == [f"simulate.far.1-of-1.{part}log" for part in ("", "try-2.", "try-3.")]
+
+
+def test_a_chunk_that_gained_nothing_ends_the_chain_and_a_new_start_goes_on(site: Site, undisturbed: bytes) -> None:
+    with FaultServer("hang@7,8") as server:
+        site.configure(**far(server))
+        said = site.run(FAR, expect=1)
+        first, second = site.jobs()
+        assert f"job {second} ended without a new answer, so no further one is submitted" in said
+        assert "logs/pbs/simulate.far.1-of-1.try-2.log says why" in said
+        site.run(FAR)
+    assert len(site.jobs()) == 3
+    assert (site.folder / FAR).read_bytes() == undisturbed
+
+
+def test_a_finished_shard_is_not_touched_by_the_chunks_of_another(site: Site) -> None:
+    done, going = (SHARD.format("far", number, 2) for number in (1, 2))
+    data = {"source": "resources/cases/examples.jsonl", "provenance": "synthetic"}
+    with FaultServer() as server:
+        site.configure(**far(server), shards=2, data=data)
+        site.locally(done)
+        asked = set(server.counts)
+    before = (site.folder / done).stat().st_mtime_ns
+    with FaultServer("hang@7") as server:
+        site.configure(**far(server), shards=2, data=data)
+        site.run(done, going)
+        assert not asked & set(server.counts)
+    assert len(site.jobs()) == 2
+    assert (site.folder / done).stat().st_mtime_ns == before
+
+
+def test_a_deleted_job_is_reported(site: Site) -> None:
+    with FaultServer(held=True) as server:
+        site.configure(**far(server))
+        running = site.start(FAR)
+        server.wait_for(lambda: len(server.asked) > 0)
+        (job,) = site.jobs()
+        subprocess.run(["qdel", job], check=True)
+        said = finish(running, expect=1)
+    assert f"job {job} failed" in said
+    assert site.state(job) == "CANCELLED"
+    assert site.jobs() == [job]
+
+
+def test_a_job_outlives_the_kill_of_snakemake_and_is_taken_over(site: Site, undisturbed: bytes) -> None:
+    with FaultServer(held=True) as server:
+        sections = far(server)
+        del sections["runtime"]["time_limit"]
+        site.configure(**sections)
+        killed = site.start(FAR)
+        server.wait_for(lambda: len(server.asked) > 0)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate(timeout=60)
+        (job,) = site.jobs()
+        site.run("--unlock")
+        restarted = site.start(FAR)
+        assert restarted.stdout
+        said = ""
+        while "taken over" not in said:
+            said = restarted.stdout.readline()
+            assert said, "the restarted run ended without it"
+        assert f"job {job} of an earlier run still does this, taken over" in said
+        server.release()
+        finish(restarted)
+        assert set(server.counts.values()) == {1}
+    assert site.jobs() == [job]
+    assert (site.folder / FAR).read_bytes() == undisturbed
+
+
+def test_a_driver_that_hangs_is_ended_by_the_walltime_and_the_next_job_goes_on(site: Site, undisturbed: bytes) -> None:
+    with FaultServer("hang@7") as server:
+        sections = far(server)
+        del sections["runtime"]["time_limit"]
+        site.configure(**sections)
+        running = site.start(FAR, "--set-resources", "simulate:runtime=1")
+        server.wait_for(lambda: len(server.asked) >= 7)
+        holder = (site.folder / "journal/far/locks/1-of-1.lock").read_text(encoding="utf-8")
+        os.kill(int(holder.split()[1]), signal.SIGSTOP)  # it can't stop itself before its walltime any more
+        finish(running)
+        assert sum(count - 1 for count in server.counts.values()) == 1
+    first, second = site.jobs()
+    assert (site.state(first), site.state(second)) == ("TIMEOUT", "COMPLETED")
+    assert (site.folder / FAR).read_bytes() == undisturbed
+
+
+def test_a_job_stops_by_itself_before_its_walltime(site: Site, undisturbed: bytes) -> None:
+    with FaultServer("hang@7") as server:
+        sections = far(server)
+        del sections["runtime"]["time_limit"]
+        site.configure(**sections)
+        said = site.run(FAR, "--set-resources", "simulate:runtime=1")
+    first, second = site.jobs()
+    assert (site.state(first), site.state(second)) == ("FAILED", "COMPLETED")
+    assert "the time limit is over; every answer so far is kept" in said
+    assert (site.folder / FAR).read_bytes() == undisturbed
+
+
+def test_no_key_reaches_the_scheduler_and_the_job_has_it_all_the_same(site: Site) -> None:
+    login, kept = "sk-of-the-login-shell-1234", "sk-of-the-file-5678"
+    (site.folder / ".env").write_text(f"OPENAI_API_KEY={kept}\n", encoding="utf-8")
+    with FaultServer(held=True) as server:
+        site.configure(**far(server))
+        running = site.start(
+            FAR, "--set-resources", "simulate:gpu=1", OPENAI_API_KEY=login, HF_TOKEN=login, HF_HOME="/scratch/hub"
+        )
+        server.wait_for(lambda: len(server.asked) > 0)
+        (job,) = site.jobs()
+        record = shown(job)
+        assert record["TresPerNode"] == "gres:gpu:1"
+        qstat = subprocess.run(["qstat", "-f", job], capture_output=True, text=True, check=True).stdout
+        script = subprocess.run(["scontrol", "write", "batch_script", job, "-"], capture_output=True, text=True).stdout
+        driver = (site.folder / "journal/far/locks/1-of-1.lock").read_text(encoding="utf-8").split()[1]
+        inside = Path("/proc", driver, "environ").read_text(encoding="utf-8")
+        server.release()
+        finish(running)
+        assert {call.authorization for call in server.asked} == {f"Bearer {kept}"}
+    told = {"record": json.dumps(record), "qstat": qstat, "script": script, "environment": inside}
+    base = Path(os.environ["SLURM_CONF"]).parent
+    kinds = [base / "state", base / "spool", site.folder / ".snakemake", site.folder / "logs", site.folder / "journal"]
+    told |= {str(path): path.read_text(errors="replace") for kind in kinds for path in kind.rglob("*") if path.is_file()}
+    assert "HF_HOME=/scratch/hub" in inside
+    assert [name for name, text in told.items() if login in text or kept in text] == []
+
+
+def test_forty_jobs_are_done_and_each_once(site: Site) -> None:
+    site.configure(shards=40, data={"source": "resources/cases/vignettes.jsonl", "provenance": "synthetic"})
+    shards = [SHARD.format("agenda", number, 40) for number in range(1, 41)]
+    site.run(*shards)
+    assert [site.state(job) for job in site.jobs()] == ["COMPLETED"] * 40
+    episodes = [line for shard in shards for line in (site.folder / shard).read_text(encoding="utf-8").splitlines()]
+    assert len(episodes) == 48
