@@ -166,7 +166,7 @@ def far(server: FaultServer) -> dict[str, Any]:
     return {
         "models": {"agenda": {"backend": "agenda"}, "own": model},
         "pairings": [{"name": "far", "nurse": "own", "patient": "agenda", "max_turns": 4}],
-        "runtime": {"concurrency": 1, "speculation": "off", "time_limit": 10},
+        "runtime": {"concurrency": 1, "speculation": "off", "time_limit": 8},
     }
 
 
