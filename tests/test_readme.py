@@ -17,7 +17,7 @@ import yaml
 from triagesim.cases import load_cases
 from triagesim.cli import make_plan, parser
 from triagesim.config import check_config
-from triagesim.drive import Plan, write_shard
+from triagesim.drive import Plan, write_shards
 from triagesim.jsonl import read_lines
 
 ROOT = Path(__file__).parents[1]
@@ -157,7 +157,7 @@ def test_a_dialogue_is_shown_and_the_journal_is_summed_up(tmp_path: Path) -> Non
     options = ["--model", "agenda", "--cases", str(VIGNETTES), "--out", "x.jsonl"]
     setup = replace(make_plan(parser().parse_args(options)).setup, pairing="agenda")
     out = tmp_path / "results" / "episodes" / "agenda" / "1-of-1.jsonl"
-    write_shard(Plan([(case, 0)], setup, out, tmp_path / "journal" / "agenda", "simulate agenda"))
+    write_shards([Plan([(case, 0)], setup, out, tmp_path / "journal" / "agenda", "simulate agenda")])
     [episode] = episodes_in(out)
     shown = run(SHOW, tmp_path)
     assert all(line["text"] in shown for line in episode["transcript"])

@@ -4,8 +4,8 @@
 A Snakemake that was killed has forgotten its jobs and would submit them again. So each job that is submitted is noted
 under STATE, and one that still waits or runs and does just this work is taken over instead.
 
-A job is tried again (the profile's `retries`) only if its last try gained something: a further two-hour chunk of a long
-shard, not the same error once more.
+A job is tried again (the profile's `retries`) only if its last try gained something and ended for want of time or with
+its machine: a further two-hour chunk of a long shard, not the same error once more.
 
 The server gets no variable of the environment but the walltime: anybody may read there what qsub exports. What
 environment.txt names goes into a file that only its owner can read, and the job reads that.
@@ -134,7 +134,7 @@ def environment() -> str:
     patterns = [line for line in lines if line]
     for name in patterns:
         if SECRET.search(name):
-            sys.exit(f"{NAMES}: {name} looks like a secret; jobs read keys from .env or runtime.key_file (docs/cluster.md)")
+            sys.exit(f"{NAMES}: {name} looks like a secret; jobs read keys from .env or runtime.key_file")
     wanted = {name for pattern in patterns for name in fnmatch.filter(os.environ, pattern)}
     fit = sorted(name for name in wanted if not SECRET.search(name) and not LOGIN_IN_URL.search(os.environ[name]))
     return "".join(f"export {name}={shlex.quote(os.environ[name])}\n" for name in fit)
@@ -161,12 +161,12 @@ def last_job(job: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def check_gain(job: dict[str, Any]) -> None:
-    """Refuse another try after one that got no further: nothing new is in the journal."""
+    """Refuse another try after one that got no further or ended in an error of its own."""
     note = last_job(job)
     if attempt(job) > 1 and note is not None and not (STATE / f"{number(note['job'])}.gained").exists():
         sys.exit(
-            f"{title(job)}: job {note['job']} ended without a new answer, so no further one is submitted; "
-            f"{note['log']} says why. Mend that and run again"
+            f"{title(job)}: job {note['job']} gained no answer or ended in an error, so no further one is "
+            f"submitted; {note['log']} says why. Mend that and run again"
         )
 
 

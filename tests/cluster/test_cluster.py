@@ -110,7 +110,9 @@ class Site:
         command = ["squeue", "-h", "-t", "all", "-o", "%i %j %Z"]
         lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
         found = [line.split(" ", 2) for line in lines]
-        return sorted((job for job, name, where in found if where == str(self.folder) and name == f"smk-{rule}"), key=int)
+        return sorted(
+            (job for job, name, where in found if where == str(self.folder) and name == f"smk-{rule}"), key=int
+        )
 
     def state(self, job: str) -> str:
         """Slurm's own word for how a job is, such as COMPLETED or TIMEOUT."""
@@ -207,7 +209,7 @@ def test_a_failing_job_fails_the_run_says_why_and_is_not_tried_again(site: Site)
     assert "runtime.key_file: there is no file nowhere/keys" in said
     (job,) = site.jobs()
     assert f"job {job} failed: exit code 1" in said
-    assert f"job {job} ended without a new answer, so no further one is submitted" in said
+    assert f"job {job} gained no answer or ended in an error, so no further one is submitted" in said
     assert not (site.folder / FAR).exists()
 
 
@@ -228,8 +230,8 @@ def test_a_chunk_that_gained_nothing_ends_the_chain_and_a_new_start_goes_on(site
     with FaultServer("hang@7,8") as server:
         site.configure(**far(server))
         said = site.run(FAR, expect=1)
-        first, second = site.jobs()
-        assert f"job {second} ended without a new answer, so no further one is submitted" in said
+        _, second = site.jobs()
+        assert f"job {second} gained no answer or ended in an error, so no further one is submitted" in said
         assert "logs/pbs/simulate.far.1-of-1.try-2.log says why" in said
         site.run(FAR)
     assert len(site.jobs()) == 3
@@ -340,7 +342,9 @@ def test_no_key_reaches_the_scheduler_and_the_job_has_it_all_the_same(site: Site
     told = {"record": json.dumps(record), "qstat": qstat, "script": script, "environment": inside}
     base = Path(os.environ["SLURM_CONF"]).parent
     kinds = [base / "state", base / "spool", site.folder / ".snakemake", site.folder / "logs", site.folder / "journal"]
-    told |= {str(path): path.read_text(errors="replace") for kind in kinds for path in kind.rglob("*") if path.is_file()}
+    told |= {
+        str(path): path.read_text(errors="replace") for kind in kinds for path in kind.rglob("*") if path.is_file()
+    }
     assert "HF_HOME=/scratch/hub" in inside
     assert [name for name, text in told.items() if login in text or kept in text] == []
 

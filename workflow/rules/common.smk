@@ -92,6 +92,20 @@ def simulate_environment(wildcards):
     return f"../../envs/{name}.yaml"
 
 
+def shards_of_jobs():
+    """The shards that share a job, job by job; with one shard a job that is a single entry with the wildcard."""
+    size = CONFIG.shards_per_job
+    if size == 1:
+        return [["{shard}"]]
+    return [SHARDS[start : start + size] for start in range(0, len(SHARDS), size)]
+
+
+def given_resources(rule):
+    """What --set-resources says of a rule, for rules that are made from it under other names."""
+    given = workflow.resource_settings.overwrite_resources.get(rule, {})
+    return {name: getattr(value, "raw", value) for name, value in given.items()}
+
+
 def simulate_threads(wildcards):
     """On this machine more than half of its cores for a model that runs here, so that no two shards share a GPU.
 

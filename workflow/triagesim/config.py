@@ -291,6 +291,7 @@ class Config(Section):
     pairings: Pairings
     simulation: Simulation = Simulation()
     shards: Positive = Field(4, description="jobs that a pairing is cut into")
+    shards_per_job: Positive = Field(1, description="shards that one simulate job does, loading its models once")
     pool: Pool = Pool()
     audio: Audio = Audio()
     journal: Journal = Journal()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from triagesim.config import LlamaCppModel, VllmModel
 from triagesim.pairing import ResolvedPairing
 
-#: Cores and memory of a job whose model runs in it: beside each GPU for vLLM, in all for llama.cpp. Weights pass through
+#: Cores and memory of a job whose model runs in it: for each GPU of vLLM, in all for llama.cpp. Weights pass through
 #: the host's memory on their way to the device.
 CPUS_PER_GPU = 8
 MB_PER_GPU = 64_000

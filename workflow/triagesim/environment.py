@@ -17,7 +17,7 @@ PARENT = "TRIAGESIM_PARENT"
 RUNTIME = "TRIAGESIM_RUNTIME"
 #: When the batch system ends this job, in Unix seconds.
 JOB_END = "TRIAGESIM_JOB_END"
-#: A file that is made once this job has a new answer: the next try has something to go on from.
+#: A file that is there once this job has a new answer, but after an error: a further job would get on from here.
 GAINED = "TRIAGESIM_GAINED"
 #: A file of keys (NAME=value), instead of `.env` in the working folder.
 KEY_FILE = "TRIAGESIM_KEY_FILE"
