@@ -137,12 +137,12 @@ def test_a_snippet_is_a_run_that_snakemake_plans(tmp_path: Path, snippet: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [*PLANNED, f"{PLANNED[1]} --set-resources simulate:gpu=1"])
+@pytest.mark.parametrize("command", [*PLANNED, f"{PLANNED[1]} --set-resources simulate:gpu_model=H200"])
 def test_a_documented_snakemake_command_plans_the_run(tmp_path: Path, command: str) -> None:
     assert all(f"`{part}`" in README for part in re.split(r" (?=--set)", command))
     planned = plan_with(command.replace("--profile pbs", f"--profile {ROOT / 'pbs'}"), tmp_path)
     assert "results/pool.jsonl" in planned
-    assert ("gpu=1" in planned) == ("gpu=1" in command)
+    assert ("gpu_model=H200" in planned) == ("gpu_model=H200" in command)
 
 
 def test_the_sweep_gives_the_pairings_that_it_shows() -> None:

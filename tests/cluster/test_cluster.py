@@ -6,6 +6,7 @@ they are skipped, but for CI, where that is an error.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,8 +14,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._older = {job for job, _, _ in queue()}
 
     def configure(self, **sections: Any) -> None:
         """Write the run's configuration: two cases, the baseline, one shard, unless said otherwise."""
@@ -106,17 +108,24 @@ class Site:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def jobs(self, rule: str = "simulate") -> list[str]:
-        """The ids of the jobs of a rule that Slurm knows from this folder, oldest first."""
-        command = ["squeue", "-h", "-t", "all", "-o", "%i %j %Z"]
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        found = [line.split(" ", 2) for line in lines]
-        return sorted(
-            (job for job, name, where in found if where == str(self.folder) and name == f"smk-{rule}"), key=int
-        )
+        """The ids of the jobs of a rule from this folder, oldest first."""
+        known = {job for job, name, where in queue() if (where, name) == (str(self.folder), f"smk-{rule}")}
+        return sorted(known - self._older, key=int)
+
+    def driver(self) -> int:
+        """The process that simulates the far pairing's shard, or did so last."""
+        return int((self.folder / "journal/far/locks/1-of-1.lock").read_text(encoding="utf-8").split()[1])
 
     def state(self, job: str) -> str:
         """Slurm's own word for how a job is, such as COMPLETED or TIMEOUT."""
         return shown(job)["JobState"]
+
+
+def queue() -> list[list[str]]:
+    """Id, name and folder of every job that Slurm knows, ended ones too."""
+    command = ["squeue", "-h", "-t", "all", "-o", "%i %j %Z"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line.split(" ", 2) for line in lines]
 
 
 def finish(process: subprocess.Popen[str], expect: int = 0) -> str:
@@ -129,14 +138,6 @@ def shown(job: str) -> dict[str, str]:
     """What Slurm shows of a job."""
     text = subprocess.run(["scontrol", "show", "job", "-dd", job], capture_output=True, text=True, check=True).stdout
     return dict(re.findall(r"(\S+?)=(\S*)", text))
-
-
-def wait_until(true: Callable[[], Any], what: str, timeout: float = 120) -> Any:
-    deadline = time.monotonic() + timeout
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        time.sleep(0.2)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +182,45 @@ def undisturbed(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> byt
         site.locally(FAR)
         assert len(server.asked) > 14
     return (site.folder / FAR).read_bytes()
+
+
+class Overrun:
+    """A run of the far pairing whose seventh call never comes back, with a walltime of a minute.
+
+    Args:
+        hangs: whether its driver is stopped then, and so can't end before its walltime.
+    """
+
+    def __init__(self, folder: Path, hangs: bool) -> None:
+        self.site = Site(folder)
+        self._server = FaultServer("hang@7")
+        with contextlib.ExitStack() as entered:
+            entered.enter_context(self._server)
+            sections = far(self._server)
+            del sections["runtime"]["time_limit"]
+            self.site.configure(**sections)
+            self._running = self.site.start(FAR, "--set-resources", "simulate:runtime=1")
+            self._leave = entered.pop_all()
+        if hangs:
+            threading.Thread(target=self._hang, daemon=True).start()
+
+    def _hang(self) -> None:
+        self._server.wait_for(lambda: len(self._server.asked) >= 7, timeout=200)
+        os.kill(self.site.driver(), signal.SIGSTOP)
+
+    def finish(self) -> tuple[Site, str, int]:
+        """The site, what the run printed, and how often the server was asked for any one thing at most."""
+        with self._leave:
+            return self.site, finish(self._running), max(self._server.counts.values())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def overrunning(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Overrun]:
+    """Runs that take more than a minute each, nearly all of it waiting: they begin before the first test."""
+    folders = {name: tmp_path_factory.mktemp(name) / "site" for name in ("hanging", "waiting")}
+    for folder in folders.values():
+        shutil.copytree(prepared, folder, symlinks=True)
+    return {name: Overrun(folder, hangs=name == "hanging") for name, folder in folders.items()}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -292,31 +332,38 @@ def test_a_job_outlives_the_kill_of_snakemake_and_is_taken_over(site: Site, undi
     assert (site.folder / FAR).read_bytes() == undisturbed
 
 
-def test_a_driver_that_hangs_is_ended_by_the_walltime_and_the_next_job_goes_on(site: Site, undisturbed: bytes) -> None:
-    with FaultServer("hang@7") as server:
-        sections = far(server)
-        del sections["runtime"]["time_limit"]
-        site.configure(**sections)
-        running = site.start(FAR, "--set-resources", "simulate:runtime=1")
-        server.wait_for(lambda: len(server.asked) >= 7)
-        holder = (site.folder / "journal/far/locks/1-of-1.lock").read_text(encoding="utf-8")
-        os.kill(int(holder.split()[1]), signal.SIGSTOP)  # it can't stop itself before its walltime any more
-        finish(running)
+def test_shards_that_share_a_job_are_cut_and_go_on_as_one(site: Site, tmp_path: Path) -> None:
+    shards = [SHARD.format("far", number, 4) for number in range(1, 5)]
+    data = {"source": "resources/cases/examples.jsonl", "provenance": "synthetic", "select": {"sample": 6}}
+    other = Site(Path(shutil.copytree(site.folder, tmp_path / "other", symlinks=True)))
+    with FaultServer() as server:
+        other.configure(**far(server), shards=4, data=data)
+        other.locally(*shards)
+    with FaultServer("hang@30") as server:
+        site.configure(**far(server), shards=4, shards_per_job=4, data=data)
+        site.run(*shards)
         assert sum(count - 1 for count in server.counts.values()) == 1
+    assert [site.state(job) for job in site.jobs("simulate_1")] == ["FAILED", "COMPLETED"]
+    assert contents(site.folder / "results/episodes") == contents(other.folder / "results/episodes")
+    assert contents(site.folder / "results/usage") == contents(other.folder / "results/usage")
+
+
+def test_a_driver_that_hangs_is_ended_by_the_walltime_and_the_next_job_goes_on(
+    overrunning: dict[str, Overrun], undisturbed: bytes
+) -> None:
+    site, said, most = overrunning["hanging"].finish()
     first, second = site.jobs()
-    assert (site.state(first), site.state(second)) == ("TIMEOUT", "COMPLETED")
+    assert (site.state(first), site.state(second)) == ("TIMEOUT", "COMPLETED"), said
+    assert most == 2
     assert (site.folder / FAR).read_bytes() == undisturbed
 
 
-def test_a_job_stops_by_itself_before_its_walltime(site: Site, undisturbed: bytes) -> None:
-    with FaultServer("hang@7") as server:
-        sections = far(server)
-        del sections["runtime"]["time_limit"]
-        site.configure(**sections)
-        said = site.run(FAR, "--set-resources", "simulate:runtime=1")
+def test_a_job_stops_by_itself_before_its_walltime(overrunning: dict[str, Overrun], undisturbed: bytes) -> None:
+    site, said, most = overrunning["waiting"].finish()
     first, second = site.jobs()
-    assert (site.state(first), site.state(second)) == ("FAILED", "COMPLETED")
+    assert (site.state(first), site.state(second)) == ("FAILED", "COMPLETED"), said
     assert "the time limit is over; every answer so far is kept" in said
+    assert most == 2
     assert (site.folder / FAR).read_bytes() == undisturbed
 
 
@@ -334,8 +381,7 @@ def test_no_key_reaches_the_scheduler_and_the_job_has_it_all_the_same(site: Site
         assert record["TresPerNode"] == "gres:gpu:1"
         qstat = subprocess.run(["qstat", "-f", job], capture_output=True, text=True, check=True).stdout
         script = subprocess.run(["scontrol", "write", "batch_script", job, "-"], capture_output=True, text=True).stdout
-        driver = (site.folder / "journal/far/locks/1-of-1.lock").read_text(encoding="utf-8").split()[1]
-        inside = Path("/proc", driver, "environ").read_text(encoding="utf-8")
+        inside = Path("/proc", str(site.driver()), "environ").read_text(encoding="utf-8")
         server.release()
         finish(running)
         assert {call.authorization for call in server.asked} == {f"Bearer {kept}"}

@@ -9,6 +9,10 @@ rule render_audio:
         "logs/render_audio/{shard}.log",
     conda:
         "../../envs/core.yaml"
+    benchmark:
+        "logs/benchmarks/render_audio/{shard}.tsv"
+    resources:
+        gpu=int(SPEECH_ENGINE == "xtts"),
     params:
         script=SCRIPTS / "render_audio.py",
         store=f"{CONFIG.journal.dir}/_speech",

@@ -19,6 +19,8 @@ rule build_cases:
         "logs/build_cases.log",
     conda:
         "../../envs/core.yaml"
+    benchmark:
+        "logs/benchmarks/build_cases.tsv"
     params:
         script=SCRIPTS / "build_cases.py",
         source=find_path(CONFIG.data.source),
