@@ -250,7 +250,9 @@ def tables(printed: str) -> list[list[dict[str, str]]]:
         ("driver.py", [("calls/s", 3), ("60 episodes", 3)]),
         ("hosted.py", [("s an episode", 3)]),
         ("prefix.py", [("computed a call", 8)]),
+        ("score.py", [("episodes per CPU second", 3)]),
         ("steps.py", [("engine steps", 3), ("longest episode alone", 3)]),
+        ("personas.py", [("peak MB", 1)]),
     ],
 )
 @pytest.mark.slow
@@ -265,7 +267,7 @@ def test_a_quick_run_prints_its_tables_and_what_they_were_measured_on(
     assert re.search(r"\d+ shared \S+ cores, load average", done.stdout)
 
 
-@pytest.mark.parametrize("script", ["driver.py", "hosted.py", "prefix.py", "steps.py"])
+@pytest.mark.parametrize("script", ["driver.py", "hosted.py", "prefix.py", "score.py", "steps.py", "personas.py"])
 def test_a_peer_that_is_not_there_is_one_clear_error(script: str) -> None:
     done = run("--quick", "--peer", sys.executable, script=script)
     assert done.returncode == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import subprocess
@@ -24,6 +25,7 @@ from triagesim.personas import (
     PatientPersona,
     Persona,
     Pool,
+    Registry,
     Role,
     Trait,
     anchors,
@@ -100,21 +102,53 @@ def test_a_faulty_registry_is_reported_with_its_file_and_key(
         registry.__wrapped__("nurse")
 
 
-@pytest.mark.parametrize(
-    ("prevalence", "source"),
-    [({"idle": 0.2}, "johnson2018"), ({"quiet": 0.7, "busy": 0.6}, "johnson2018"), ({"quiet": 0.7}, None)],
-)
-def test_a_prevalence_that_cannot_be_is_refused(prevalence: dict[str, float], source: str | None) -> None:
+def share(source: str = "johnson2018", given: dict[str, str] | None = None, **levels: float) -> dict[str, object]:
+    """What the registry says of the prevalence of levels."""
+    return {"levels": levels, "source": source, "given": given or {}}
+
+
+IMPOSSIBLE = [
+    ([share(idle=0.2)], "no level of the trait: idle"),
+    ([share(quiet=1.2)], "less than or equal to 1"),
+    ([share(quiet=0.7, busy=0.6)], "add up to 1"),
+    ([share(quiet=0.7), share(busy=0.6)], "add up to 1"),
+    ([share(quiet=0.2, busy=0.2, overloaded=0.2)], "add up to 1"),
+    ([share(quiet=0.2), share(quiet=0.3)], "two shares for quiet"),
+    ([share()], "at least 1 item"),
+    ([share(quiet=0.2), share(given={"gender": "male"}, busy=0.3)], "by the levels of one other trait"),
+    ([share(given={"gender": "male", "expertise": "expert"}, busy=0.3)], "at most 1 item"),
+]
+
+
+@pytest.mark.parametrize(("prevalence", "said"), IMPOSSIBLE)
+def test_a_prevalence_that_cannot_be_is_refused(prevalence: list[dict[str, object]], said: str) -> None:
     trait = registry("nurse").traits["workload"].model_dump()
-    with pytest.raises(ValidationError, match="prevalence"):
-        Trait.model_validate(trait | {"prevalence": prevalence, "prevalence_source": source})
+    with pytest.raises(ValidationError, match=said):
+        Trait.model_validate(trait | {"prevalence": prevalence})
+
+
+UNDRAWABLE = [
+    ("gender", share(given={"workload": "quiet"}, male=0.3)),
+    ("workload", share(given={"gender": "neither"}, quiet=0.3)),
+    ("workload", share(given={"nobody": "x"}, quiet=0.3)),
+    ("expertise", share(given={"gender": "male"}, novice=0.3)),
+]
+
+
+@pytest.mark.parametrize(("name", "prevalence"), UNDRAWABLE)
+def test_a_share_is_given_by_a_trait_that_is_drawn_before(name: str, prevalence: dict[str, object]) -> None:
+    content = registry("nurse").model_dump()
+    content["traits"][name]["prevalence"] = [prevalence]
+    with pytest.raises(ValidationError, match=rf"traits\.{name}: shares are given by a trait that stands before it"):
+        Registry.model_validate(content)
 
 
 @each_role
 def test_every_source_of_the_registry_is_cited_by_a_trait(role: Role) -> None:
     known = registry(role)
-    cited = {key for trait in known.traits.values() for key in [*trait.sources, trait.prevalence_source] if key}
-    assert set(known.sources) == cited
+    cited = {key for trait in known.traits.values() for key in trait.sources}
+    counted = {statement.source for trait in known.traits.values() for statement in trait.prevalence}
+    assert set(known.sources) == cited | counted
 
 
 @each_role
@@ -227,6 +261,10 @@ def test_command_writes_a_sample_of_one_role(tmp_path: Path) -> None:
     assert run_script(*options).returncode == 0
     rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert rows == list(generate("nurse", "uniform", 7, 3))
+    with (tmp_path / "p.weights.csv").open(encoding="utf-8", newline="") as file:
+        shares = {(row["trait"], row["level"]): (row["weight"], int(row["personas"])) for row in csv.DictReader(file)}
+    assert shares["expertise", "novice"] == ("0.25", sum(row["expertise"] == "novice" for row in rows))
+    assert sum(count for (trait, _), (_, count) in shares.items() if trait == "workload") == 7
 
 
 def test_command_copies_a_users_own_personas_with_what_is_not_a_trait(tmp_path: Path) -> None:
@@ -387,6 +425,39 @@ def test_a_pool_of_the_wrong_role_or_of_nobody_is_refused() -> None:
         Pool(personas("nurse", [0]), "patient")
     with pytest.raises(InputError, match="empty"):
         Pool([], "nurse")
+
+
+def test_a_case_draws_among_the_members_of_its_age_group() -> None:
+    members = personas("patient", random.Random(5).sample(range(registry("patient").size), 400))
+    pool = Pool(members, "patient")
+    for group in ("adult", "older"):
+        alone = Pool([persona for persona in members if traits_of(persona)["age_group"] == group], "patient")
+        drawn = [pool.draw(3, f"e{k}", "male", group) for k in range(300)]
+        assert drawn == [alone.draw(3, f"e{k}") for k in range(300)]
+    assert {traits_of(pool.draw(3, f"e{k}"))["age_group"] for k in range(50)} == {"adult", "older"}
+
+
+def test_a_case_draws_among_the_members_of_its_gender_and_those_without_one() -> None:
+    plain = registry("patient").at(0)
+    genders = ["female", "male", None]
+    members = [
+        PatientPersona.model_validate({**registry("patient").at(k), "gender": genders[k % 3]}) for k in range(60)
+    ]
+    pool = Pool(members, "patient")
+    assert {pool.draw(0, f"e{k}", "male", "adult").gender for k in range(200)} == {"male", None}
+    assert {pool.draw(0, f"e{k}", None, "adult").gender for k in range(200)} == {"female", "male", None}
+    only = Pool([PatientPersona.model_validate({**plain, "gender": "female"})], "patient")
+    assert only.draw(0, "e0", "male", "older").gender == "female"
+
+
+def test_a_member_that_is_added_takes_over_cases_of_its_age_group_alone() -> None:
+    members = personas("patient", random.Random(6).sample(range(registry("patient").size), 60))
+    small, large = Pool(members[:-1], "patient"), Pool(members, "patient")
+    new = members[-1]
+    for group in ("adult", "older"):
+        draws = [(small.draw(0, f"e{k}", None, group), large.draw(0, f"e{k}", None, group)) for k in range(600)]
+        assert {new} >= {after for before, after in draws if before != after}
+        assert (new in [after for _, after in draws]) is (traits_of(new)["age_group"] == group)
 
 
 def test_a_patient_takes_the_cases_gender_and_age_group() -> None:

@@ -137,7 +137,7 @@ def asks(*models: dict[str, Any]) -> Demand:
     config = check_config(
         {"data": {"source": "x.jsonl", "provenance": "synthetic"}, "models": named, "pairings": [roles]}
     )
-    return demand(resolve(config, config.expanded()[0]))
+    return demand(each.options for each in resolve(config, config.expanded()[0]).models.values())
 
 
 AGENDA, HOSTED = {"backend": "agenda"}, {"backend": "openrouter", "model": "a/b"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import json
 import os
 import re
@@ -66,8 +67,9 @@ def jobs(text: str) -> dict[str, int]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Every file below a folder but the crate, in which clock times stand."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != "ro-crate-metadata.json")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def answers(folder: Path) -> set[str]:
@@ -244,7 +246,7 @@ def test_one_more_pairing_runs_only_itself_and_what_gathers(finished: Path) -> N
 
     edit(finished, one_more)
     planned = jobs(snakemake(finished, "snakemake -n"))
-    gathering = {"all": 1, "summarise": 1, "select_pool": 1, "render_audio": 1}
+    gathering = dict.fromkeys(("all", "summarise", "select_pool", "render_audio", "report", "export", "manifest"), 1)
     assert planned == {"resolve_pairing": 1, "simulate": 4, "score": 4, **gathering}
 
 
@@ -262,6 +264,13 @@ def test_one_more_case_changes_the_episodes_of_one_shard_only(finished: Path) ->
 def test_a_changed_answer_s_source_reruns_its_pairing(finished: Path) -> None:
     edit(finished, lambda config: config.update(simulation={"seed": 5}))
     assert jobs(snakemake(finished, "snakemake -n"))["simulate"] == 4
+
+
+def test_other_intervals_rerun_the_summary_alone(finished: Path) -> None:
+    edit(finished, lambda config: config.update(score={"bootstrap": 300, "prevalence": [0.1, 0.2, 0.4, 0.2, 0.1]}))
+    assert jobs(snakemake(finished, "snakemake")) == {"summarise": 1, "all": 1}
+    tidy = json.loads((finished / "results/metrics/metrics.json").read_text(encoding="utf-8"))
+    assert tidy["score"]["bootstrap"] == 300
 
 
 def test_all_errors_of_the_configuration_are_told_before_anything_runs(finished: Path) -> None:
@@ -382,6 +391,19 @@ def test_a_run_with_a_dialogue_master_and_a_server_of_one_s_own(tmp_path: Path) 
         assert jobs(snakemake(folder, "snakemake -n results/pool.jsonl")) == {}
 
 
+def test_every_sampling_of_personas_makes_a_pool_with_its_weights(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+    pools = ("results/personas/patient", "results/personas/nurse")
+    for patient, nurse, sizes in (("prevalence", "covering", (40, 15)), ("all", "prevalence", (104_976, 30))):
+        personas = {"patient": {"sampling": patient, "n": 40}, "nurse": {"sampling": nurse, "n": 30}}
+        edit(folder, lambda config, personas=personas: config.update(personas=personas))  # type: ignore[misc]
+        snakemake(folder, f"snakemake {pools[0]}.jsonl {pools[1]}.jsonl")
+        for name, size in zip(pools, sizes, strict=True):
+            assert sum(1 for _ in read_lines(folder / f"{name}.jsonl")) == size
+            with (folder / f"{name}.weights.csv").open(encoding="utf-8", newline="") as file:
+                assert {"trait", "level", "weight", "source", "share"} <= next(csv.DictReader(file)).keys()
+
+
 def test_data_that_looks_like_credentialed_mimic_meets_no_hosted_model_whatever_the_config_says(tmp_path: Path) -> None:
     folder = clone(tmp_path / "triagesim")
     with FaultServer() as server:
@@ -404,6 +426,41 @@ def test_data_that_looks_like_credentialed_mimic_meets_no_hosted_model_whatever_
         assert server.asked == []
 
 
+def test_attested_data_goes_to_its_hosted_model_and_all_that_is_made_of_it_is_the_owners_alone(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+    for name in ("results", "journal", "logs"):
+        (folder / name).mkdir(mode=0o755)
+    with FaultServer() as server:
+
+        def attested(config: dict[str, Any]) -> None:
+            config["data"] = {"source": "mine.jsonl", "provenance": "deidentified", "scale": "esi"}
+            config["models"]["far"] = {"backend": "openai", "model": "m", "base_url": server.url}
+            config["pairings"] = [{"nurse": "far", "patient": "agenda", "max_turns": 3}]
+            config["audio"] = {"max_dialogues": 0}
+            config["shards"] = 1
+            block = {"user": "A. B.", "date": dt.date.today(), "provider": "127.0.0.1", "model": "m"}
+            block |= dict.fromkeys(("zero_retention", "no_training", "no_human_review"), True)
+            config["governance"] = {"hosted_attestation": {**block, "agreement_ref": "contract 12"}}
+
+        edit(folder, attested)
+        case = {"case_id": "a1", "chief_complaint": "Fall", "acuity": 3, "vitals": {"heartrate": 80}}
+        (folder / "mine.jsonl").write_text(json.dumps(case) + "\n", encoding="utf-8")
+        snakemake(folder, "snakemake")
+        asked = len(server.asked)
+        assert asked > 0
+        made = [path for name in ("results", "journal") for path in (folder / name, *(folder / name).rglob("*"))]
+        assert {path.stat().st_mode & 0o077 for path in made} == {0}
+        assert all((folder / name).stat().st_mode & 0o077 == 0 for name in ("logs", ".snakemake"))
+        assert "de-identified records" in " ".join((folder / "results/NOTICE.txt").read_text(encoding="utf-8").split())
+        # A renewed attestation reruns nothing; an expired one stops before anything is asked.
+        edit(folder, lambda config: config["governance"]["hosted_attestation"].update(agreement_ref="contract 13"))
+        assert jobs(snakemake(folder, "snakemake -n")) == {}
+        edit(folder, lambda config: config["governance"]["hosted_attestation"].update(date=dt.date(2025, 1, 1)))
+        text = snakemake(folder, "snakemake --forceall", expect=1)
+        assert "governance.hosted_attestation for provider '127.0.0.1', model 'm' of 2025-01-01 expired" in text
+        assert len(server.asked) == asked
+
+
 @pytest.mark.skipif(not DEMO.is_dir(), reason="the MIMIC-IV-ED demo isn't beside the repository")
 def test_the_open_demo_runs_through_the_whole_chain(tmp_path: Path) -> None:
     folder = clone(tmp_path / "triagesim")
@@ -413,7 +470,9 @@ def test_the_open_demo_runs_through_the_whole_chain(tmp_path: Path) -> None:
         config["data"] = {"source": str(DEMO), "provenance": "mimic_iv_ed_demo", "scale": "esi"}
 
     edit(folder, demo)
-    snakemake(folder, "snakemake")
+    printed = snakemake(folder, "snakemake")
+    assert "Contains information from the MIMIC-IV-ED Demo" in printed
+    assert "Contains information from" in (folder / "results" / "NOTICE.txt").read_text(encoding="utf-8")
     flow = json.loads((folder / "results" / "cases" / "flow.json").read_text(encoding="utf-8"))
     assert flow["read"] == flow["accepted"] + flow["rejected"] == 222
     assert flow["read_by_acuity"] == {"1": 18, "2": 97, "3": 90, "4": 2, "none": 15}

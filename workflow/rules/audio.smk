@@ -7,10 +7,10 @@ rule render_audio:
         "results/audio/manifest-{shard}.jsonl",
     log:
         "logs/render_audio/{shard}.log",
-    conda:
-        "../../envs/core.yaml"
     benchmark:
         "logs/benchmarks/render_audio/{shard}.tsv"
+    conda:
+        "../../envs/core.yaml"
     resources:
         gpu=int(SPEECH_ENGINE == "xtts"),
     params:

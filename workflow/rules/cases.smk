@@ -13,14 +13,20 @@ rule build_cases:
     output:
         expand("results/cases/{shard}.jsonl", shard=SHARDS),
         selected="results/cases/cases.csv",
-        rejects="results/cases/rejects.csv",
+        rejects=report(
+            "results/cases/rejects.csv",
+            caption="../report/rejects.rst",
+            category="Tables",
+            labels={"what": "rejected rows"},
+        ),
         flow="results/cases/flow.json",
+        notice="results/NOTICE.txt",
     log:
         "logs/build_cases.log",
-    conda:
-        "../../envs/core.yaml"
     benchmark:
         "logs/benchmarks/build_cases.tsv"
+    conda:
+        "../../envs/core.yaml"
     params:
         script=SCRIPTS / "build_cases.py",
         source=find_path(CONFIG.data.source),
@@ -28,8 +34,14 @@ rule build_cases:
         scale=f"--scale {CONFIG.data.scale}" if CONFIG.data.scale else "",
         select=CONFIG.data.select.model_dump_json(),
         shards=CONFIG.shards,
-        rules=digest([load_yaml("quality.yaml"), load_yaml("mimic_demo.yaml")]),
+        rules=digest(
+            [
+                load_yaml(f"{name}.yaml")
+                for name in ("quality", "mimic_demo", "notices")
+            ]
+        ),
         code=code_of("build.py", "cases.py", "mimic.py", "quality.py", "sources.py"),
     shell:
         "python {params.script:q} --source {params.source:q} --provenance {params.provenance} {params.scale}"
-        " --select {params.select:q} --shards {params.shards} --out-dir results/cases > {log} 2>&1"
+        " --select {params.select:q} --shards {params.shards} --out-dir results/cases"
+        " --notice {output.notice} > {log} 2>&1"

@@ -5,6 +5,7 @@ import shlex
 from triagesim.config import check_config
 from triagesim.demand import demand
 from triagesim.environment import code_digest, prepare
+from triagesim.governance import OPEN, close_folders
 from triagesim.jsonl import digest, write_json
 from triagesim.limits import clear_mark
 from triagesim.pairing import as_json, check_files, resolve, runtime
@@ -13,12 +14,15 @@ from triagesim.summary import closing_lines
 
 try:
     CONFIG = check_config(config, ", ".join(map(str, workflow.configfiles)) or "config")
-    check_files(CONFIG)
+    PROVENANCE = check_files(CONFIG)
     PAIRINGS = {pairing.slug: resolve(CONFIG, pairing) for pairing in CONFIG.expanded()}
 except TriageSimError as error:
     sys.exit(f"error: {error}")
 prepare(HERE, runtime(CONFIG))
-DEMANDS = {name: demand(pairing) for name, pairing in PAIRINGS.items()}
+# Every process of the workflow inherits it: what is made from data that isn't open is the owner's alone.
+PRIVATE = PROVENANCE not in OPEN
+if PRIVATE:
+    os.umask(0o077)
 
 SCRIPTS = HERE / "scripts"
 SHARDS = [f"{number}-of-{CONFIG.shards}" for number in range(1, CONFIG.shards + 1)]
@@ -58,16 +62,13 @@ def own_personas(wildcards):
     return [find_path(own)] if own else []
 
 
-def persona_options(wildcards, input):
-    """How the pool of a role is made."""
+def persona_options(wildcards):
+    """How the pool of a role is made. What depends on `input` too is no rerun trigger, so this doesn't."""
     pool = getattr(CONFIG.personas, wildcards.role)
     if pool.file:
-        return f"--file {shlex.quote(str(input))}"
-    return (
-        f"--sampling uniform --n {pool.n}"
-        if pool.sampling == "uniform"
-        else "--sampling all"
-    )
+        return f"--file {shlex.quote(str(find_path(pool.file)))}"
+    count = f" --n {pool.n}" if pool.sampling in ("uniform", "prevalence") else ""
+    return f"--sampling {pool.sampling}{count}"
 
 
 def pairing_spec(wildcards):
@@ -79,15 +80,27 @@ def simulate_inputs(wildcards):
     """Beside the shard: the order of the cases where the pairing is limited, and the weights that it needs."""
     pairing = PAIRINGS[wildcards.pairing]
     inputs = ["results/cases/cases.csv"] if pairing.limit is not None else []
-    for model in (seated.options for seated in pairing.models.values()):
-        if model.backend == "llamacpp" and not model.model.endswith(".gguf"):
-            inputs.append(f"results/models/{model.model}.json")
-    return sorted(set(inputs))
+    return inputs + weights_of(models_of(wildcards))
 
 
-def simulate_environment(wildcards):
+def models_of(wildcards):
+    """The models of a pairing, as the configuration describes them."""
+    return [seated.options for seated in PAIRINGS[wildcards.pairing].models.values()]
+
+
+def weights_of(models):
+    """The fetched weights that models need."""
+    return sorted(
+        {
+            f"results/models/{model.model}.json"
+            for model in models
+            if model.backend == "llamacpp" and not model.model.endswith(".gguf")
+        }
+    )
+
+
+def environment_of(models):
     """The environment with vLLM only where a model runs on it: it is large."""
-    models = [seated.options for seated in PAIRINGS[wildcards.pairing].models.values()]
     name = "vllm" if any(model.backend == "vllm" for model in models) else "core"
     return f"../../envs/{name}.yaml"
 
@@ -106,13 +119,23 @@ def given_resources(rule):
     return {name: getattr(value, "raw", value) for name, value in given.items()}
 
 
-def simulate_threads(wildcards):
-    """On this machine more than half of its cores for a model that runs here, so that no two shards share a GPU.
+def resources_of(models):
+    """What a job asks of a cluster in which models run; `models`: of its wildcards."""
+    return {
+        "ncpus": lambda wildcards: demand(models(wildcards)).cpus,
+        "gpu": lambda wildcards: demand(models(wildcards)).gpus,
+        "mem_mb": lambda wildcards: demand(models(wildcards)).memory_mb,
+        "runtime": 120,
+    }
+
+
+def threads_of(models):
+    """On this machine more than half of its cores for a model that runs here, so that no two jobs share a GPU.
 
     The baseline and hosted models still run beside it, but for a model on the CPU, which takes every core. A cluster's
     scheduler keeps jobs apart by itself.
     """
-    needs = DEMANDS[wildcards.pairing]
+    needs = demand(models)
     if workflow.nodes or workflow.remote_exec or needs.cpus == 1:
         return 1
     cores = workflow.cores or 1

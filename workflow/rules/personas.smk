@@ -3,7 +3,8 @@ rule generate_personas:
     input:
         own_personas,
     output:
-        "results/personas/{role}.jsonl",
+        pool="results/personas/{role}.jsonl",
+        weights="results/personas/{role}.weights.csv",
     log:
         "logs/generate_personas/{role}.log",
     conda:
@@ -13,7 +14,7 @@ rule generate_personas:
         options=persona_options,
         seed=CONFIG.simulation.seed,
         registry=registry_content,
-        code=code_of("personas.py"),
+        code=code_of("personas.py", "sampling.py"),
     shell:
-        "python {params.script:q} --role {wildcards.role} --out {output} --seed {params.seed}"
+        "python {params.script:q} --role {wildcards.role} --out {output.pool} --seed {params.seed}"
         " {params.options} > {log} 2>&1"

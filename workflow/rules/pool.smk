@@ -4,7 +4,12 @@ rule select_pool:
         episodes_of_run(),
     output:
         pool="results/pool.jsonl",
-        coverage="results/metrics/coverage.csv",
+        coverage=report(
+            "results/metrics/coverage.csv",
+            caption="../report/coverage.rst",
+            category="Tables",
+            labels={"what": "coverage of the pool"},
+        ),
     log:
         "logs/select_pool.log",
     conda:

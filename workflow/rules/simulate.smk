@@ -17,13 +17,7 @@ rule resolve_pairing:
 
 
 # What a job asks of a cluster; --set-resources simulate:… changes it for each of these rules.
-SIMULATE_RESOURCES = {
-    "ncpus": lambda wildcards: DEMANDS[wildcards.pairing].cpus,
-    "gpu": lambda wildcards: DEMANDS[wildcards.pairing].gpus,
-    "mem_mb": lambda wildcards: DEMANDS[wildcards.pairing].memory_mb,
-    "runtime": 120,
-    **given_resources("simulate"),
-}
+SIMULATE_RESOURCES = {**resources_of(models_of), **given_resources("simulate")}
 
 for NUMBER, TOGETHER in enumerate(shards_of_jobs(), 1):
 
@@ -46,8 +40,8 @@ for NUMBER, TOGETHER in enumerate(shards_of_jobs(), 1):
         benchmark:
             f"logs/benchmarks/simulate/{{pairing}}/{TOGETHER[0]}.tsv"
         conda:
-            simulate_environment
-        threads: simulate_threads
+            lambda wildcards: environment_of(models_of(wildcards))
+        threads: lambda wildcards: threads_of(models_of(wildcards))
         resources:
             **SIMULATE_RESOURCES,
         params:

@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--select", type=json.loads, default={}, help="data.select of the configuration, as JSON")
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--out-dir", type=Path, required=True)
+    parser.add_argument("--notice", type=Path, help="where the terms of the data go; in --out-dir unless given")
     args = parser.parse_args()
     select = Select.model_validate(args.select)
     flow = build_cases(
@@ -32,6 +33,7 @@ def main() -> None:
         provenance=args.provenance,
         scale=args.scale,
         select=select,
+        terms=args.notice,
     )
     print(json.dumps(flow, indent=2))
 

@@ -1,4 +1,7 @@
-"""Writes pools of personas as JSON Lines: every persona there is, a sample, or a user's own after checking."""
+"""Writes pools of personas as JSON Lines: every persona there is, a sample, or a user's own after checking.
+
+Beside `<role>.jsonl` it writes `<role>.weights.csv`: how common each level should be by the sampling, and is.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.console import command
-from triagesim.jsonl import write_jsonl
+from triagesim.jsonl import write_jsonl, write_table
 
 if TYPE_CHECKING:
     from triagesim.personas import Role
@@ -33,8 +36,14 @@ def main() -> None:
     parser.add_argument("--out-dir", type=Path, metavar="DIR", help="write DIR/patient.jsonl and DIR/nurse.jsonl")
     parser.add_argument("--role", choices=("patient", "nurse"), help="write the pool of this role only, to --out")
     parser.add_argument("--out", type=Path, metavar="POOL.jsonl", help="where to write the pool of --role")
-    parser.add_argument("--sampling", choices=("all", "uniform"), default="all", help="default: %(default)s")
-    parser.add_argument("--n", type=int, help="how many personas of a role, for uniform sampling")
+    parser.add_argument(
+        "--sampling",
+        choices=("all", "uniform", "prevalence", "covering"),
+        default="all",
+        help="all there are; uniform: n different ones, each as likely; prevalence: n as common as research has "
+        "counted; covering: a few that have every pair of levels. Default: %(default)s",
+    )
+    parser.add_argument("--n", type=int, help="how many personas of a role, for uniform and prevalence")
     parser.add_argument("--seed", type=int, default=0, help="of the sample; default: %(default)s")
     parser.add_argument("--file", type=Path, help="check and copy these personas (.jsonl or .yaml), don't generate any")
     options = parser.parse_args()
@@ -46,8 +55,19 @@ def main() -> None:
     if options.out_dir:
         pools = {"patient": options.out_dir / "patient.jsonl", "nurse": options.out_dir / "nurse.jsonl"}
     for role, path in pools.items():
-        write_jsonl(path, rows(role, options))
-        print(f"{path}: written")
+        write_pool(role, path, options)
+
+
+def write_pool(role: Role, path: Path, options: argparse.Namespace) -> None:
+    """Write the pool of one role and the weights of its mix, and print them."""
+    from triagesim.personas import registry
+    from triagesim.sampling import WEIGHTS_HEADER, Mix
+
+    mix = Mix(registry(role), None if options.file else options.sampling)
+    write_jsonl(path, mix.watch(rows(role, options)))
+    weights = path.with_suffix(".weights.csv")
+    write_table(weights, WEIGHTS_HEADER, mix.table())
+    print(f"{path}: {mix.personas:,} personas; weights and shares of their levels: {weights}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.console import command
-from triagesim.summary import write_scores
+from triagesim.score_rows import write_scores
 
 
 def main() -> None:

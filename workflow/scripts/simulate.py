@@ -45,6 +45,7 @@ def main() -> None:
         Pool(load_personas(args.patient_personas, PatientPersona), "patient"),
         runtime.get("models", {}),
         runtime.get("speculation", "auto"),
+        runtime.get("attestations", ()),
     )
     usages = args.usage or [None] * len(args.out)
     if not len(args.cases) == len(args.out) == len(usages):

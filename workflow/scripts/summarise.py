@@ -1,4 +1,4 @@
-"""Summarises scores by pairing and checks that every case is accounted for (rule summarise)."""
+"""Summarises scores by pairing, with the tables of agreement; every case must be accounted for (rule summarise)."""
 
 import argparse
 import sys
@@ -6,6 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from triagesim.config import Score
 from triagesim.console import command
 from triagesim.summary import summarise
 
@@ -17,9 +18,12 @@ def main() -> None:
     parser.add_argument("--pairings", type=Path, nargs="+", required=True, help="results/pairings/*.json")
     parser.add_argument("--selected", type=Path, required=True, help="results/cases/cases.csv")
     parser.add_argument("--usage", type=Path, nargs="+", default=[], help="results/usage/<pairing>/<shard>.json")
+    parser.add_argument("--measures", type=Path, nargs="+", default=[], help="results/measures/<pairing>/<shard>.csv")
+    parser.add_argument("--score", default="{}", help="config section `score` as JSON; default: %(default)s")
     parser.add_argument("--out-dir", type=Path, required=True)
     args = parser.parse_args()
-    summarise(args.scores, args.pairings, args.selected, args.usage, args.out_dir)
+    options = Score.model_validate_json(args.score)
+    summarise(args.scores, args.pairings, args.selected, args.usage, args.measures, options, args.out_dir)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from triagesim.cases import YOUNGEST, Case, Scale, make_case
 from triagesim.config import Select
 from triagesim.errors import InputError
-from triagesim.governance import Provenance
-from triagesim.jsonl import digest, dumps, write_json, write_jsonl, write_table
+from triagesim.governance import Provenance, notice, private_files
+from triagesim.jsonl import digest, dumps, write_json, write_jsonl, write_table, write_text
 from triagesim.mimic import Source, open_source
 from triagesim.quality import SOURCE_VALUES, Reject
 from triagesim.sources import BadRow
@@ -74,12 +74,16 @@ def build_cases(
     provenance: Provenance,
     scale: Scale | None = None,
     select: Select | None = None,
+    terms: Path | None = None,
 ) -> dict[str, Any]:
-    """Write the selected cases, `cases.csv`, `rejects.csv` and `flow.json` into `out_dir`; return the flow.
+    """Write the selected cases, `cases.csv`, `rejects.csv`, `flow.json` and a notice into `out_dir`; return the flow.
+
+    What is written of data that isn't open is the owner's alone (`governance.private_files`).
 
     Args:
         path: a file of cases or a folder of MIMIC-IV-ED.
         shards: how many files `<i>-of-<n>.jsonl` the cases go into; None for one, `cases.jsonl`, in the source's order.
+        terms: where the notice goes (`governance.notice`); NOTICE.txt in `out_dir` unless given.
 
     Raises:
         InputError: the source can't be read, or no case is left.
@@ -91,13 +95,15 @@ def build_cases(
         reasons = Counter(row.code for row in ledger.rejected)
         raise InputError(f"{path}: no case to simulate among {ledger.read} row(s); rejected: {dict(reasons) or 'none'}")
     details = source.details({entry.case_id for entry in chosen})
-    for name, entries in _files(chosen, shards).items():
-        write_jsonl(out_dir / name, _whole_cases(entries, details))
-    write_table(out_dir / "cases.csv", CASES_HEADER, map(_listed, chosen))
     beside = [Rejected(row[0].name, *row[1:]) for row in source.rejects()]
-    write_table(out_dir / "rejects.csv", REJECTS_HEADER, [*ledger.rejected, *beside])
     flow = flow_of(ledger, chosen, path.name) | {"declared_provenance": provenance, "tables": source.tables()}
-    write_json(out_dir / "flow.json", flow)
+    with private_files(flow["provenance"]):
+        for name, entries in _files(chosen, shards).items():
+            write_jsonl(out_dir / name, _whole_cases(entries, details))
+        write_table(out_dir / "cases.csv", CASES_HEADER, map(_listed, chosen))
+        write_table(out_dir / "rejects.csv", REJECTS_HEADER, [*ledger.rejected, *beside])
+        write_json(out_dir / "flow.json", flow)
+        write_text(terms or out_dir / "NOTICE.txt", notice(flow["provenance"]))
     return flow
 
 

@@ -164,7 +164,7 @@ class Case(BaseModel):
     @property
     def age_group(self) -> str | None:
         """`adult`, or `older` from 65 on; None when the age isn't known."""
-        return None if self.age is None else ("older" if self.age >= 65 else "adult")
+        return age_group_of(self.age)
 
     def why_not(self) -> str | None:
         """Why this case can't be simulated, or None when it can."""
@@ -175,6 +175,11 @@ class Case(BaseModel):
         if self.age is not None and self.age < YOUNGEST:
             return f"under {YOUNGEST}: a companion would have to speak for the patient"
         return None
+
+
+def age_group_of(age: int | None) -> str | None:
+    """The age group of an age in years, as the personas have it."""
+    return None if age is None else ("older" if age >= 65 else "adult")
 
 
 #: So many of an input's errors are named; a model can make thousands.

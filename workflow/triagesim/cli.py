@@ -1,4 +1,4 @@
-"""The command `triagesim`: bare options simulate; a first word (`status`, `show`) is another task."""
+"""The command `triagesim`: bare options simulate; a first word (`status`, `show`, `verify`) is another task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from triagesim.console import command
 from triagesim.errors import InputError
-from triagesim.governance import OPEN, Provenance
+from triagesim.governance import OPEN, Provenance, attributions
 
 if TYPE_CHECKING:
     from triagesim.drive import Plan
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TASKS = {
     "status": "what is done, skipped, failed and spent, from the journals",
     "show": "print a dialogue",
+    "verify": "whether a run's results are what its episodes give",
 }
 
 
@@ -35,6 +36,10 @@ def main() -> None:
         from triagesim.show import main as show
 
         command(lambda: show(arguments[1:]))
+    if task == "verify":
+        from triagesim.verify import main as verify
+
+        command(lambda: verify(arguments[1:]))
     command(lambda: simulate(arguments))
 
 
@@ -42,13 +47,15 @@ def simulate(arguments: list[str]) -> int:
     """Simulate from the command's options; 1 only when every episode failed."""
     args = parser().parse_args(arguments)
     from triagesim.drive import append_episodes, stoppable
-    from triagesim.jsonl import read_lines
+    from triagesim.score_rows import read_scored
     from triagesim.scoring import summarize
 
     with stoppable(_seconds_left(args)):
         plan = make_plan(args)
         failed = append_episodes(plan)
-        print(json.dumps(summarize(episode for _, episode in read_lines(plan.out)), indent=2))
+        print(json.dumps(summarize(read_scored(plan.out)), indent=2))
+        for line in attributions(plan.provenances):
+            print(line, file=sys.stderr)
     return 1 if failed and len(failed) == len(plan.jobs) else 0
 
 

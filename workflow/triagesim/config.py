@@ -6,6 +6,7 @@ from these models (`python -m triagesim.schemas`) and serves editors and Snakema
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import itertools
 import os
@@ -15,17 +16,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
 from triagesim.cases import Scale
 from triagesim.errors import InputError
-from triagesim.governance import OPEN, Provenance, reason
+from triagesim.governance import OPEN, Provenance, provider_of, reason, unattested
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 Slug = Annotated[str, Field(pattern=rf"^{SLUG.pattern}$")]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Text = Annotated[str, Field(pattern=r"\S")]
+SplitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Sampling = dict[str, float | int | list[str]]
 Speculation = Literal["auto", "off", "reading", "full"]
 
@@ -58,8 +61,8 @@ class Data(Section):
 class PersonaPool(Section):
     """Which personas one role is drawn from."""
 
-    sampling: Literal["uniform", "all"] = "uniform"
-    n: Positive = Field(500, description="how many personas `uniform` draws from the registry")
+    sampling: Literal["uniform", "all", "prevalence", "covering"] = "uniform"
+    n: Positive = Field(500, description="how many personas `uniform` and `prevalence` draw from the registry")
     file: str | None = Field(None, description="own personas (.jsonl or .yaml) instead of the registry's")
 
 
@@ -102,6 +105,10 @@ class VllmModel(_Model):
     backend: Literal["vllm"]
     model: str = Field(description="a path or a hub id")
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict, description="for the model's chat template")
+
+
+#: Where OpenRouter is asked, unless `base_url` says otherwise.
+OPENROUTER = "https://openrouter.ai/api/v1"
 
 
 class HostedModel(_Model):
@@ -241,6 +248,34 @@ class Simulation(Section):
     max_error_rate: Share = Field(0, description="share of a shard's episodes that may fail without failing the job")
 
 
+class Measures(Section):
+    """What is measured beside agreement."""
+
+    judge: str | None = Field(None, description="a model that judges whether each finished episode did its task")
+    sampling: Sampling = Field(default_factory=dict, description="of this judge, over the model's own")
+    max_error_rate: Share = Field(0, description="share of a shard's episodes that may go without its verdict")
+    reviews: str | None = Field(None, description="a review file: lines as clinicians would have them")
+
+
+class Score(Section):
+    """How the figures of agreement are made."""
+
+    bootstrap: Annotated[int, Field(ge=100)] = Field(2000, description="draws for each interval")
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    seed: int = 0
+    cluster: Literal["case", "subject"] = Field("case", description="what is drawn: cases, or patients with all theirs")
+    prevalence: Annotated[list[Share], Field(min_length=5, max_length=5)] | None = Field(
+        None, description="shares of levels 1 to 5 where the nurse would work, for accuracy_reweighted"
+    )
+
+    @field_validator("prevalence")
+    @classmethod
+    def _add_up(cls, shares: list[float] | None) -> list[float] | None:
+        if shares is not None and abs(sum(shares) - 1) > 0.005:
+            raise ValueError(f"the shares of levels 1 to 5 must add up to 1, these add up to {sum(shares):g}")
+        return shares
+
+
 class Pool(Section):
     """Which episodes are kept."""
 
@@ -257,6 +292,17 @@ class Audio(Section):
     shards: Positive = 1
 
 
+class Dataset(Section):
+    """What is handed on as a dataset, and how its patients are split."""
+
+    of: Literal["pool", "all"] = Field("pool", description="the pool's dialogues, or every finished one")
+    splits: dict[SplitName, Annotated[float, Field(ge=0)]] = Field(
+        {"train": 0.8, "dev": 0.1, "test": 0.1}, description="share of the patients by name of the split"
+    )
+    seed: int = 0
+    include_credentialed: bool = Field(False, description="also text that comes from credentialed or identifiable data")
+
+
 class Journal(Section):
     """Where every model answer is kept."""
 
@@ -268,6 +314,37 @@ class Budget(Section):
 
     usd: Annotated[float, Field(gt=0)] | None = Field(None, description="US dollars, as the providers report them")
     tokens: Positive | None = Field(None, description="prompt and answer tokens")
+
+
+class HostedAttestation(Section):
+    """What a person attests of a hosted model, so that data that isn't open may be sent to it; every key is needed."""
+
+    user: Text = Field(description="who attests it")
+    date: dt.date = Field(description="when; it counts for 180 days")
+    provider: Text = Field(description="the host of the endpoint's base_url, as in openrouter.ai")
+    model: Text = Field(description="as in models.<name>.model")
+    zero_retention: Literal[True] = Field(description="the provider keeps nothing of what it is sent or answers")
+    no_training: Literal[True] = Field(description="nothing of it trains a model")
+    no_human_review: Literal[True] = Field(description="nobody at the provider reads it")
+    agreement_ref: Text = Field(description="the contract or terms that say so")
+
+
+Attestations = Annotated[
+    Annotated[list[HostedAttestation], Tag("list")] | Annotated[HostedAttestation, Tag("block")],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "block"),
+]
+
+
+class Governance(Section):
+    """What a person answers for."""
+
+    hosted_attestation: Attestations | None = Field(None, description="a block, or a list of one a hosted model")
+
+    @property
+    def attestations(self) -> list[HostedAttestation]:
+        """All of them."""
+        found = self.hosted_attestation
+        return [] if found is None else found if isinstance(found, list) else [found]
 
 
 class Runtime(Section):
@@ -290,12 +367,16 @@ class Config(Section):
     models: dict[Slug, Model]
     pairings: Pairings
     simulation: Simulation = Simulation()
+    measures: Measures = Measures()
     shards: Positive = Field(4, description="jobs that a pairing is cut into")
     shards_per_job: Positive = Field(1, description="shards that one simulate job does, loading its models once")
+    score: Score = Score()
     pool: Pool = Pool()
     audio: Audio = Audio()
+    dataset: Dataset = Dataset()
     journal: Journal = Journal()
     budget: Budget = Budget()
+    governance: Governance = Governance()
     runtime: Runtime = Runtime()
 
     def expanded(self) -> list[Pairing]:
@@ -373,29 +454,43 @@ def _across(config: Config) -> Iterator[str]:
             yield f"{where}.name: {pairing.slug!r} is the name of pairings[{first - 1}] already; give each its own name"
         slugs.setdefault(pairing.slug.lower(), number + 1)
     yield from refused(config, config.data.provenance)
+    yield from _judge_of(config)
     if Path(os.path.normpath(config.journal.dir)).parts[:1] == ("results",):
         yield "journal.dir: lies in results/, which is deleted to start afresh; name a folder outside it"
+    if not any(config.dataset.splits.values()):
+        yield "dataset.splits: no share is above 0, as in {train: 0.8, dev: 0.1, test: 0.1}"
     for name in config.audio.pairings or []:
         if name not in (known := [p.slug for p in pairings]):
             yield f"audio.pairings: no pairing {name!r}{nearest(name, known)}; there are {', '.join(known)}"
 
 
 def refused(config: Config, provenance: Provenance) -> Iterator[str]:
-    """The hosted models of the pairings that data of this provenance may not be sent to."""
+    """The hosted models of the run that data of this provenance may not be sent to."""
     if provenance in OPEN:
         return
+    for where, name in _asked(config):
+        model = config.models.get(name)
+        if not isinstance(model, HostedModel) or not leaves(model):
+            continue
+        at = provider_of(model.base_url or OPENROUTER)
+        why_not = unattested(provenance, config.governance.attestations, at, model.model, dt.date.today())
+        if why_not is None:
+            continue
+        own = f", or set models.{name}.local: true if the endpoint runs on machines that may see the data"
+        yield (
+            f"{where}: data.provenance {provenance} may not be sent to the hosted model {name!r}"
+            f"{reason(provenance)}, and {why_not}; use a local model{own if isinstance(model, OpenAIModel) else ''}"
+        )
+
+
+def _asked(config: Config) -> Iterator[tuple[str, str]]:
+    """Every key that names a model which is asked, with that name."""
     for number, pairing in enumerate(config.expanded()):
         where = f"pairings[{number}]" if isinstance(config.pairings, list) else "pairings.grid"
-        for role in ("nurse", "patient", "judge"):
-            name = getattr(pairing, role)
-            model = config.models.get(name)
-            if model is None or not leaves(model):
-                continue
-            own = f", or set models.{name}.local: true if the endpoint runs on machines that may see the data"
-            yield (
-                f"{where}.{role}: data.provenance {provenance} may not be sent to the hosted model {name!r}"
-                f"{reason(provenance)}; use a local model{own if isinstance(model, OpenAIModel) else ''}"
-            )
+        named = {"nurse": pairing.nurse, "patient": pairing.patient, "judge": pairing.judge}
+        yield from ((f"{where}.{role}", name) for role, name in named.items() if name is not None)
+    if config.measures.judge is not None:
+        yield "measures.judge", config.measures.judge
 
 
 def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
@@ -409,6 +504,14 @@ def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
             continue
     if pairing.judge is None and (pairing.features or config.simulation.features).appearance:
         yield f"{where}.features.appearance: needs a dialogue master; name a judge"
+
+
+def _judge_of(config: Config) -> Iterator[str]:
+    name, known = config.measures.judge, list(config.models)
+    if name is not None and name not in known:
+        yield f"measures.judge: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
+    elif name is not None and isinstance(config.models[name], AgendaModel):
+        yield "measures.judge: the agenda is no language model and can't judge a dialogue as a whole; name one that is"
 
 
 def _explain(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:

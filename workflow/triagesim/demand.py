@@ -1,11 +1,11 @@
-"""What a simulate job asks of the machine that it runs on: cores, GPUs, memory."""
+"""What a job in which models run asks of the machine: cores, GPUs, memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from triagesim.config import LlamaCppModel, VllmModel
-from triagesim.pairing import ResolvedPairing
+from triagesim.config import LlamaCppModel, Model, VllmModel
 
 #: Cores and memory of a job whose model runs in it: for each GPU of vLLM, in all for llama.cpp. Weights pass through
 #: the host's memory on their way to the device.
@@ -18,7 +18,7 @@ MB_OF_OTHERS = 4_000
 
 
 class Demand(NamedTuple):
-    """What one shard's job needs.
+    """What a job needs.
 
     Attributes:
         cpus, gpus: how many.
@@ -30,12 +30,15 @@ class Demand(NamedTuple):
     memory_mb: int = MB_OF_OTHERS
 
 
-def demand(pairing: ResolvedPairing) -> Demand:
-    """What a job of the pairing needs, by the models that run inside it; a hosted one or the baseline needs a core.
+def demand(seated: Iterable[Model]) -> Demand:
+    """What a job needs by the models of its roles; a hosted one or the baseline needs a core.
 
     The vLLM models of a job share its GPUs, so that it needs as many as the largest of them is spread over.
     """
-    models = {seated.name: seated.options for seated in pairing.models.values()}.values()
+    models: list[Model] = []
+    for model in seated:  # a model in two roles is loaded once
+        if model not in models:
+            models.append(model)
     gpus = max((_devices(model) for model in models if isinstance(model, VllmModel)), default=0)
     small = [model.threads or CPUS_OF_LLAMACPP for model in models if isinstance(model, LlamaCppModel)]
     return Demand(

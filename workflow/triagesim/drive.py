@@ -23,11 +23,12 @@ from triagesim.engine import close_backends
 from triagesim.environment import GAINED, PARENT
 from triagesim.episode import Setup
 from triagesim.errors import InputError, StopRun, TriageSimError
-from triagesim.journal import Tally, bucket, read_records, shard_lock
-from triagesim.jsonl import dumps, read_lines, write_json, write_jsonl
+from triagesim.governance import notice, private_files
+from triagesim.journal import Tally, shard_lock
+from triagesim.jsonl import dumps, read_lines, write_json, write_jsonl, write_text
 from triagesim.limits import Limits, clear_mark, leave_mark
 from triagesim.simulation import run
-from triagesim.usage import Account, counted
+from triagesim.usage import counted, spent_on
 
 _BEGINNING = b'{"episode_id":'
 #: Who started this process; read at once, before it can be gone.
@@ -74,6 +75,11 @@ class Plan:
         """The episodes' ids."""
         return [f"{case.case_id}-{number}" for case, number in self.jobs]
 
+    @property
+    def provenances(self) -> set[str]:
+        """Where the cases come from, as far as it is known."""
+        return {case.provenance for case, _ in self.jobs if case.provenance is not None}
+
 
 def write_shards(plans: list[Plan]) -> None:
     """Simulate the jobs of one shard or several and write each shard in order, whole or not at all.
@@ -90,7 +96,7 @@ def write_shards(plans: list[Plan]) -> None:
     """
     with contextlib.ExitStack() as held:
         for plan in plans:
-            held.enter_context(shard_lock(plan.journal / "locks" / f"{plan.out.stem}.lock"))
+            held.enter_context(_alone(plan))
         one, jobs = plans[0], [job for plan in plans for job in plan.jobs]
         title = one.title if len(plans) == 1 else f"{one.title} and {len(plans) - 1} more"
         shard_of = {name: number for number, plan in enumerate(plans) for name in plan.names}
@@ -111,7 +117,7 @@ def write_shards(plans: list[Plan]) -> None:
 def _write(plan: Plan, done: dict[str, dict[str, Any]]) -> str:
     """Write a shard whose episodes are all done; what is wrong if it isn't written, else nothing."""
     if plan.usage is not None:
-        write_json(plan.usage, _account(plan).as_json())
+        write_json(plan.usage, spent_on(plan.journal, [case.case_id for case, _ in plan.jobs], plan.names))
     failed = [episode for episode in done.values() if episode["status"] == "error"]
     if failed and len(failed) / len(plan.jobs) > plan.max_error_rate:
         listed = "\n".join(f"  {episode['episode_id']}: {episode['error']}" for episode in failed)
@@ -131,13 +137,15 @@ def append_episodes(plan: Plan) -> list[dict[str, Any]]:
     Raises:
         InputError: the file was made by another specification; the text says what differs.
     """
-    with shard_lock(plan.journal / "locks" / f"{plan.out.stem}.lock"):
+    with _alone(plan):
         present = _present(plan)
         jobs = [(case, number) for case, number in plan.jobs if f"{case.case_id}-{number}" not in present]
         if present:
             print(f"{plan.title}: {len(present)} episodes are there already, {len(jobs)} to go", file=sys.stderr)
         write_json(plan.journal / "specification.json", plan.setup.specification)
         plan.out.parent.mkdir(parents=True, exist_ok=True)
+        if plan.provenances - {"synthetic"}:
+            write_text(notice_path(plan.out), notice(plan.provenances))
         failed: dict[str, dict[str, Any]] = {}
         progress = Progress(plan.title, len(jobs), plan.limits.tally)
         episodes = _episodes(plan, jobs)
@@ -155,6 +163,16 @@ def append_episodes(plan: Plan) -> list[dict[str, Any]]:
                     file.flush()
                     present.add(episode["episode_id"])
         return list(failed.values())
+
+
+@contextlib.contextmanager
+def _alone(plan: Plan) -> Iterator[None]:
+    """Be the one driver of this output, and keep its files from others where its cases aren't open data."""
+    with (
+        private_files(plan.provenances),
+        shard_lock(plan.journal / "locks" / f"{plan.out.stem}.lock"),
+    ):
+        yield
 
 
 def _episodes(plan: Plan, jobs: list[tuple[Case, int]]) -> Generator[dict[str, Any]]:
@@ -175,16 +193,14 @@ def _marking(plan: Plan) -> Iterator[None]:
         raise
 
 
-def _account(plan: Plan) -> Account:
-    """What the answers of this plan's episodes took, whichever run paid for them."""
-    folders = sorted({bucket(case.case_id) for case, _ in plan.jobs})
-    records = (record for name in folders for record in read_records(plan.journal / name))
-    return Account.of(records, set(plan.names))
-
-
 def errors_path(out: Path) -> Path:
     """`run.errors.jsonl` for `run.jsonl`."""
     return out.with_name(f"{out.name.removesuffix('.jsonl')}.errors.jsonl")
+
+
+def notice_path(out: Path) -> Path:
+    """`run.NOTICE.txt` for `run.jsonl`: the terms of the data, where there are any."""
+    return out.with_name(f"{out.name.removesuffix('.jsonl')}.NOTICE.txt")
 
 
 def _present(plan: Plan) -> set[str]:

@@ -107,7 +107,7 @@ async def play(case: Case, number: int, setup: Setup, journal: Journal, limits: 
     """
     name = f"{case.case_id}-{number}"
     nurse = setup.nurse_personas.draw(setup.seed, name)
-    drawn = setup.patient_personas.draw(setup.seed, name)
+    drawn = setup.patient_personas.draw(setup.seed, name, case.gender, case.age_group)
     patient = for_case(drawn, gender=case.gender, age_group=case.age_group, seed=setup.seed, episode_id=name)
     caller = Caller(case, name, setup.seats, journal, setup.seed, limits)
     interview = Interview(case, nurse, patient, setup, caller)

@@ -1,20 +1,37 @@
-"""What kinds of data there are and where each may go: the one check that stands before every request."""
+"""What kinds of data there are, where each may go, and what is kept of it: the check that stands before every request,
+the modes of files, the notice beside results, and pseudonyms.
+"""
 
 from __future__ import annotations
 
+import hmac
 import os
 import re
-from typing import TYPE_CHECKING, Literal
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date, timedelta
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
-from triagesim.errors import StopRun
+from triagesim.errors import InputError, StopRun
 
 if TYPE_CHECKING:
     from triagesim.cases import Case
+    from triagesim.config import HostedAttestation
+    from triagesim.requests import Backend
 
 Provenance = Literal["synthetic", "mimic_iv_ed_demo", "mimic_iv_ed", "deidentified", "identifiable"]
 #: Data that may be sent to a hosted endpoint. The demo is open (ODbL); the rest isn't.
 OPEN = frozenset({"synthetic", "mimic_iv_ed_demo"})
+#: Data that a complete attestation lets go to a hosted endpoint; identifiable data goes nowhere.
+ATTESTABLE = frozenset({"mimic_iv_ed", "deidentified"})
 
+#: The rights of group and others.
+_OTHERS = 0o077
 _KEYS = re.compile(r"(Bearer\s+)\S+|\bsk-[\w-]{6,}", re.IGNORECASE)
 
 
@@ -31,15 +48,54 @@ def reason(provenance: str | None) -> str:
     return " (PhysioNet's agreement forbids sharing it with APIs)" if provenance == "mimic_iv_ed" else ""
 
 
-def check_endpoint(case: Case, model: str, local: bool | None) -> None:
-    """Refuse to send a case that isn't open data to an endpoint that isn't declared local.
+#: So long an attestation counts, in days from its date.
+ATTESTED_DAYS = 180
+
+
+def provider_of(base_url: str) -> str:
+    """Who is behind an endpoint: the host of its address, as in `openrouter.ai`."""
+    return urlsplit(base_url).hostname or ""
+
+
+def unattested(
+    provenance: str | None, attestations: Sequence[HostedAttestation], provider: str, model: str, today: date
+) -> str | None:
+    """Why no attestation lets data of this provenance go to a hosted model, as a clause; None where one does.
 
     Args:
-        local: None for a backend object of the caller's own, about which nothing is declared.
+        attestations: of `governance.hosted_attestation`, each whole: pydantic has seen to it.
+        provider: as `provider_of` says it; `model`: its id there.
+    """
+    if provenance not in ATTESTABLE:
+        return f"no attestation is accepted for {provenance} data"
+    where = f"provider {provider!r}, model {model!r}"
+    if not attestations:
+        return f"governance.hosted_attestation isn't there for {where}"
+    mine = [one for one in attestations if (one.provider, one.model) == (provider, model)]
+    if not mine:
+        there = "; ".join(f"provider {one.provider!r}, model {one.model!r}" for one in attestations)
+        return f"governance.hosted_attestation is for {there}, and not for {where}"
+    latest = max(one.date for one in mine)
+    if latest > today:
+        return f"governance.hosted_attestation for {where} is dated {latest}, which is to come"
+    if today > (last := latest + timedelta(days=ATTESTED_DAYS)):
+        return (
+            f"governance.hosted_attestation for {where} of {latest} expired after {last} ({ATTESTED_DAYS} days): look "
+            "at the provider's terms again, then renew its date"
+        )
+    return None
+
+
+def check_endpoint(case: Case, backend: Backend, attestations: Sequence[HostedAttestation] = ()) -> None:
+    """Refuse to send a case that isn't open data to an endpoint that isn't declared local.
+
+    A `backend` of the caller's own declares nothing; only a case whose provenance is known not to be open is kept
+    from it.
 
     Raises:
         StopRun: the case may not leave this machine.
     """
+    local, model = backend.local, backend.model
     if local is True or case.provenance in OPEN:
         return
     if case.provenance is None:
@@ -49,8 +105,102 @@ def check_endpoint(case: Case, model: str, local: bool | None) -> None:
             f"case {case.case_id}: nothing says where it comes from, so it isn't sent to {model}. Set data.provenance "
             f"(or --provenance, or `provenance` in the case) to one of {', '.join(sorted(OPEN))}, or use a local model."
         )
+    provider = getattr(backend, "provider", "")
+    why_not = unattested(case.provenance, attestations, provider, model.partition(":")[2], date.today())
+    if why_not is None:
+        return
     raise StopRun(
         f"case {case.case_id}: {case.provenance} data may not be sent to {model}, which isn't declared local"
-        f"{reason(case.provenance)}. Use a local model; if this endpoint runs on your own machine, set "
+        f"{reason(case.provenance)}; {why_not}. Use a local model; if this endpoint runs on your own machine, set "
         "models.<name>.local: true."
     )
+
+
+@contextmanager
+def private_files(provenances: Iterable[str | None]) -> Iterator[None]:
+    """What is written meanwhile is the owner's alone (files 0600, folders 0700) if any of the data isn't open.
+
+    Data of an unknown provenance counts as open here: a file of a user's own, whose modes are the user's affair.
+    """
+    if all(provenance is None or provenance in OPEN for provenance in provenances):
+        yield
+        return
+    before = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def close_folders(*folders: Path) -> None:
+    """Take from others the rights to folders that are there already, from a run with other data or another umask."""
+    for folder in folders:
+        if folder.is_dir():
+            # A folder of somebody else stays as it is; the files in it are written as the owner's alone.
+            with suppress(PermissionError):
+                folder.chmod(folder.stat().st_mode & 0o7777 & ~_OTHERS)
+
+
+def attributions(provenances: Iterable[str]) -> list[str]:
+    """The lines that must stand wherever results from such data are shown (`resources/notices.yaml`)."""
+    known = _notices()["provenances"]
+    found = (known.get(provenance, {}).get("attribution") for provenance in sorted(set(provenances)))
+    return [line for line in found if line]
+
+
+def notice(provenances: Iterable[str]) -> str:
+    """The text of NOTICE.txt: what holds for whatever is made from cases of these provenances."""
+    content = _notices()
+    paragraphs = [content["simulation"]]
+    for provenance in sorted(set(provenances)):
+        entry = content["provenances"].get(provenance, {})
+        paragraphs += [entry[key] for key in ("attribution", "notice") if key in entry]
+    return "\n\n".join(fill(paragraph, 100) for paragraph in paragraphs) + "\n"
+
+
+def _notices() -> dict[str, Any]:
+    from triagesim.resources import load_yaml
+
+    content: dict[str, Any] = load_yaml("notices.yaml")
+    return content
+
+
+#: Bytes of a salt; it is written as twice as many hex digits.
+_SALT_BYTES = 32
+
+
+def load_salt(path: Path) -> bytes:
+    """The run's secret for `pseudonym`, made at first use: it lies beside the journal, never in results.
+
+    Who has it can tell whether an id that they know is in an export, so its file is the owner's alone (0600).
+
+    Raises:
+        InputError: the file holds no salt.
+    """
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(_SALT_BYTES) + "\n")
+        # Of two jobs that make one at the same time the first wins, and both read that.
+        with suppress(FileExistsError):
+            os.link(name, path)
+        Path(name).unlink()
+    try:
+        salt = bytes.fromhex(path.read_text(encoding="ascii"))
+    except ValueError:
+        salt = b""
+    if len(salt) != _SALT_BYTES:
+        raise InputError(
+            f"{path}: expected the {2 * _SALT_BYTES} hex digits of a salt; delete the file and export everything anew"
+        )
+    return salt
+
+
+def pseudonym(identifier: str, salt: bytes) -> str:
+    """What stands for a stay's, case's or subject's id in an export: 16 hex digits, a valid case id.
+
+    It is an HMAC-SHA256, so an id can't be found from it by trying all eight-digit numbers without the salt. Half a
+    million ids get different ones but for a chance of 1 in 10⁸.
+    """
+    return hmac.new(salt, identifier.encode(), "sha256").hexdigest()[:16]

@@ -38,26 +38,31 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip(" \t\r\n")
-                if not text:
-                    continue
-                value = json.loads(text)
-                if "\\ud" in text.lower():
-                    dumps(value).encode()
-            except UnicodeDecodeError as error:
-                raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
-            except UnicodeEncodeError:
-                raise InputError(
-                    f"{path}, line {number}: holds half a surrogate pair; write the character out"
-                ) from None
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{path}, line {number}: not JSON that can be read ({error})") from None
-            if not isinstance(value, dict):
-                raise InputError(f"{path}, line {number}: expected an object in braces, found {type(value).__name__}")
-            yield number, value
+            value = parse_line(path, number, raw)
+            if value is not None:
+                yield number, value
+
+
+def parse_line(path: Path, number: int, raw: bytes) -> dict[str, Any] | None:
+    """The object that a line of `path` holds, None for a blank line; raises as `read_lines` does."""
+    try:
+        text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip(" \t\r\n")
+        if not text:
+            return None
+        value = json.loads(text)
+        if "\\ud" in text.lower():
+            dumps(value).encode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{path}, line {number}: holds half a surrogate pair; write the character out") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}, line {number}: not JSON that can be read ({error})") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path}, line {number}: expected an object in braces, found {type(value).__name__}")
+    return value
 
 
 def write_atomically(path: Path, write: Callable[[IO[str]], None]) -> None:
@@ -76,6 +81,11 @@ def write_atomically(path: Path, write: Callable[[IO[str]], None]) -> None:
         with suppress(FileNotFoundError):
             temporary.unlink()
         raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all."""
+    write_atomically(path, lambda file: file.writelines([text]))
 
 
 def write_jsonl(path: Path, rows: Iterable[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,9 +10,20 @@ from pydantic import BaseModel
 from triagesim.backends import configured_backend, share_devices
 from triagesim.calls import Seat
 from triagesim.cases import Scale
-from triagesim.config import Config, Features, Model, Pairing, Speculation, identity_options, refused, runtime_options
+from triagesim.config import (
+    Config,
+    Features,
+    HostedAttestation,
+    Model,
+    Pairing,
+    Speculation,
+    identity_options,
+    refused,
+    runtime_options,
+)
 from triagesim.episode import PROTOCOL, Setup
 from triagesim.errors import InputError
+from triagesim.governance import Provenance
 from triagesim.jsonl import digest
 from triagesim.mimic import provenance_of
 from triagesim.personas import Pool
@@ -85,8 +96,10 @@ def resolve(config: Config, pairing: Pairing) -> ResolvedPairing:
     )
 
 
-def check_files(config: Config) -> None:
+def check_files(config: Config) -> Provenance:
     """Say at once which files of the configuration aren't there, and which data may not go where it would.
+
+    Returns what the source counts as.
 
     Raises:
         InputError: one or more; Snakemake itself would keep quiet while the results are there.
@@ -95,6 +108,7 @@ def check_files(config: Config) -> None:
         "data.source": config.data.source,
         "personas.patient.file": config.personas.patient.file,
         "personas.nurse.file": config.personas.nurse.file,
+        "measures.reviews": config.measures.reviews,
     }
     missing = [f"{key}: no file {path}" for key, path in named.items() if path and not find_path(path).exists()]
     if missing:
@@ -105,6 +119,7 @@ def check_files(config: Config) -> None:
             f"data.source {config.data.source} looks like MIMIC-IV-ED and isn't its open demo, so it is taken for "
             f"{provenance} whatever data.provenance says: " + "; ".join(dict.fromkeys(problems))
         )
+    return provenance
 
 
 def as_json(resolved: ResolvedPairing) -> dict[str, Any]:
@@ -119,7 +134,9 @@ def runtime(config: Config) -> dict[str, Any]:
     """What a driver is told beside the pairing: none of it changes a result."""
     models = {name: runtime_options(model) for name, model in config.models.items()}
     budget = config.budget.model_dump()
-    return {**config.runtime.model_dump(), "budget": budget, "journals": config.journal.dir, "models": models}
+    attestations = [attestation.model_dump(mode="json") for attestation in config.governance.attestations]
+    settings = {"budget": budget, "journals": config.journal.dir, "models": models, "attestations": attestations}
+    return {**config.runtime.model_dump(), **settings}
 
 
 def make_setup(
@@ -128,12 +145,15 @@ def make_setup(
     patient_personas: Pool,
     options: Mapping[str, Mapping[str, Any]],
     speculation: Speculation = "auto",
+    attestations: Iterable[Mapping[str, Any]] = (),
 ) -> Setup:
     """The episodes' setup; two roles with the same model share one backend.
 
     Args:
         options: runtime options by model name.
+        attestations: of the configuration's hosted models.
     """
+    attested = tuple(HostedAttestation.model_validate(one) for one in attestations)
     backends = {
         seated.name: configured_backend(seated.options, dict(options.get(seated.name, {})))
         for seated in resolved.models.values()
@@ -143,7 +163,7 @@ def make_setup(
     for role, seated in resolved.models.items():
         own = getattr(seated.options, "sampling", {})
         prompts: PromptSet = getattr(seated.options, "prompts", "full")
-        seats[role] = Seat(backends[seated.name], prompts, {**own, **resolved.sampling.get(role, {})})
+        seats[role] = Seat(backends[seated.name], prompts, {**own, **resolved.sampling.get(role, {})}, attested)
     return Setup(
         seats,
         nurse_personas,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
@@ -19,10 +19,10 @@ from triagesim.cases import explain
 from triagesim.errors import InputError
 from triagesim.jsonl import digest, read_lines
 from triagesim.resources import load_yaml
+from triagesim.sampling import Sampling, by_prevalence, covering
 
 Role = Literal["patient", "nurse"]
 ROLES: tuple[Role, ...] = get_args(Role)
-Sampling = Literal["all", "uniform"]
 
 
 class Source(BaseModel):
@@ -37,14 +37,30 @@ class Source(BaseModel):
     checked: bool
 
 
+class Prevalence(BaseModel):
+    """What research has counted.
+
+    Attributes:
+        levels: share of emergency patients (0 … 1) by level.
+        source: a key of the registry's `sources`.
+        given: the level of another trait, as {trait: level}, that the patients have of whom they are shares.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    levels: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(min_length=1)
+    source: str
+    given: dict[str, str] = Field(default_factory=dict, max_length=1)
+
+
 class Trait(BaseModel):
     """One way in which people differ.
 
     Attributes:
         levels: behavioural anchor (what an observer sees or hears) by level.
         per_line: a single spoken line can show the level or contradict it; else only a whole episode can.
-        prevalence: share of emergency patients (0 … 1) by level, for the levels that research has counted.
-        prevalence_source, sources: keys of the registry's `sources`.
+        prevalence: how common the levels are, as far as research has counted them.
+        sources: keys of the registry's `sources`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,19 +69,30 @@ class Trait(BaseModel):
     definition: str = Field(min_length=1)
     levels: dict[str, str] = Field(min_length=2)
     per_line: bool
-    prevalence: dict[str, float] = Field(default_factory=dict)
-    prevalence_source: str | None = None
+    prevalence: list[Prevalence] = Field(default_factory=list)
     sources: list[str] = Field(min_length=1)
+
+    @property
+    def given(self) -> str | None:
+        """The trait whose level the prevalences depend on."""
+        return next((name for statement in self.prevalence for name in statement.given), None)
 
     @model_validator(mode="after")
     def _counted_levels_exist(self) -> Self:
-        unknown = self.prevalence.keys() - self.levels.keys()
-        if unknown:
-            raise ValueError(f"prevalence names no level of the trait: {', '.join(sorted(unknown))}")
-        if any(share < 0 for share in self.prevalence.values()) or sum(self.prevalence.values()) > 1:
-            raise ValueError("shares in prevalence are 0 to 1 and add up to 1 at most")
-        if bool(self.prevalence) != bool(self.prevalence_source):
-            raise ValueError("prevalence and prevalence_source go together")
+        shares: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
+        for statement in self.prevalence:
+            if unknown := statement.levels.keys() - self.levels.keys():
+                raise ValueError(f"prevalence names no level of the trait: {', '.join(sorted(unknown))}")
+            found = shares.setdefault(tuple(statement.given.items()), {})
+            if twice := found.keys() & statement.levels.keys():
+                raise ValueError(f"prevalence has two shares for {', '.join(sorted(twice))}")
+            found.update(statement.levels)
+        for found in shares.values():
+            whole = sum(found.values())
+            if whole > 1 + 1e-9 or (found.keys() == self.levels.keys() and whole < 1 - 1e-9):
+                raise ValueError("shares in prevalence add up to 1, or to less where levels have none")
+        if len({tuple(dict(given)) for given in shares}) > 1:
+            raise ValueError("prevalence: give all shares, or none, by the levels of one other trait")
         return self
 
 
@@ -89,11 +116,26 @@ class Registry(BaseModel):
             known = all(name in self.traits and level in self.traits[name].levels for name, level in pair.items())
             if len(pair) != 2 or not known:
                 raise ValueError(f"incompatible: expected two traits, each with one of its levels, found {pair}")
+        before: dict[str, Trait] = {}
         for trait in self.traits.values():
-            for key in [*trait.sources, *filter(None, [trait.prevalence_source])]:
+            for key in [*trait.sources, *(statement.source for statement in trait.prevalence)]:
                 if key not in self.sources:
                     raise ValueError(f"traits.{trait.name}: {key!r} is not among the sources")
+            if trait.given:
+                self._check_given(trait, before)
+            before[trait.name] = trait
         return self
+
+    def _check_given(self, trait: Trait, before: Mapping[str, Trait]) -> None:
+        """By what shares may be given: one draw after the other has to be possible."""
+        other = before.get(trait.given or "")
+        levels = {level for statement in trait.prevalence for level in statement.given.values()}
+        paired = any(trait.name in pair for pair in self.incompatible)
+        if other is None or other.given or not levels <= other.levels.keys() or paired:
+            raise ValueError(
+                f"traits.{trait.name}: shares are given by a trait that stands before it, has none given itself and "
+                f"has the levels {', '.join(sorted(levels))}; and not for a trait in `incompatible`"
+            )
 
     @cached_property
     def _personas(self) -> list[tuple[str, ...]]:
@@ -215,17 +257,22 @@ def generate(role: Role, sampling: Sampling = "all", n: int | None = None, seed:
     """Personas as level by trait, in the registry's order.
 
     Args:
-        sampling: every persona there is, or `n` different ones, each as likely as any other.
-        n: how many, for `uniform`. A larger `n` with the same seed holds all of a smaller one's.
+        sampling: `all` there are; `uniform`: `n` different ones, each as likely as any other; `prevalence`: `n` as
+            common as the registry says, some maybe twice; `covering`: a few that have every pair of levels.
+        n: how many, for `uniform` and `prevalence`. A larger `n` with the same seed holds all of a smaller one's.
 
     Raises:
-        InputError: `uniform` without an `n` between 1 and the number of personas there are.
+        InputError: `n` isn't there where it has to be, or isn't from 1 to the number of personas there are.
     """
     known = registry(role)
     numbers: Iterable[int] = range(known.size)
-    if sampling == "uniform":
-        if n is None or not 1 <= n <= known.size:
-            raise InputError(f"uniform sampling of {role} personas: n is {n}; expected 1 to {known.size:,}")
+    if sampling == "covering":
+        numbers = covering(known, seed)
+    elif sampling != "all" and (n is None or not 1 <= n <= known.size):
+        raise InputError(f"{sampling} sampling of {role} personas: n is {n}; expected 1 to {known.size:,}")
+    elif sampling == "prevalence":
+        numbers = by_prevalence(known, n or 0, seed)
+    elif sampling == "uniform":
         # Of a seeded generator only random() is promised to stay the same in later versions of Python.
         generator = random.Random(f"{seed}|{role}")
         order = [generator.random() for _ in numbers]
@@ -247,35 +294,57 @@ class Pool:
 
     def __init__(self, personas: Iterable[Persona], role: Role) -> None:
         self.role = role
-        self._layers: list[dict[int, Persona]] = []
+        self._members: list[Persona] = []
+        self._layers: dict[tuple[str | None, str | None], list[dict[int, Persona]]] = {}
         for persona in personas:
             if persona.role != role:
                 raise InputError(
                     f"a {persona.role} persona is in a pool of {role} personas; swap the two files or lists"
                 )
-            number = registry(role).index(traits_of(persona))
-            layer = next((layer for layer in self._layers if number not in layer), None)
-            if layer is None:
-                self._layers.append(layer := {})
-            layer[number] = persona
-        if not self._layers:
+            self._members.append(persona)
+        if not self._members:
             raise InputError(f"the pool of {role} personas is empty; give at least one")
 
     @cached_property
     def digest(self) -> str:
         """A hash of the personas and of the registry's wording for them."""
-        members = sorted(persona.model_dump_json() for layer in self._layers for persona in layer.values())
+        members = sorted(persona.model_dump_json() for persona in self._members)
         return digest([members, load_yaml(f"personas/{self.role}.yaml")])
 
-    def draw(self, seed: int, episode_id: str) -> Persona:
-        """The persona of an episode."""
+    def draw(self, seed: int, episode_id: str, gender: str | None = None, age_group: str | None = None) -> Persona:
+        """The persona of an episode.
+
+        Args:
+            gender, age_group: of the case. Where they are known and the pool has members of that age group, and of that
+                gender or of none, one of these is drawn: what goes with an age in the pool goes with it in the run.
+        """
         firsts = []
-        for depth, layer in enumerate(self._layers):
+        layers = self._layers_of(gender, age_group)
+        for depth, layer in enumerate(layers):
             order = _Order(f"{seed}|{self.role}|{depth}|{episode_id}", _prime_from(registry(self.role).size))
             number = order.first(layer)
             firsts.append((order.rank(number), depth, number))
         _, depth, number = min(firsts)
-        return self._layers[depth][number]
+        return layers[depth][number]
+
+    def _layers_of(self, gender: str | None, age_group: str | None) -> list[dict[int, Persona]]:
+        """The members that a case's gender and age group leave, by number; those with one number in several layers."""
+        if (gender, age_group) not in self._layers:
+            fitting = [
+                persona
+                for persona in self._members
+                if gender is None or persona.gender in (None, gender)
+                if age_group is None or getattr(persona, "age_group", age_group) == age_group
+            ]
+            layers: list[dict[int, Persona]] = []
+            for persona in fitting or self._members:
+                number = registry(self.role).index(traits_of(persona))
+                layer = next((layer for layer in layers if number not in layer), None)
+                if layer is None:
+                    layers.append(layer := {})
+                layer[number] = persona
+            self._layers[gender, age_group] = layers
+        return self._layers[gender, age_group]
 
 
 class _Order:

@@ -109,6 +109,38 @@ def leaked_label(episode: Mapping[str, Any]) -> bool:
     return bool(_dict(episode.get("features")).get("feedback"))
 
 
+def outcome(episode: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
+    """Where an episode is counted: `graded`, or the one reason why it is in no figure of agreement.
+
+    `skipped`, `error`, `leaked_label`, `other_scale`, `no_truth` or `no_level`, the first of them that holds.
+    """
+    if episode.get("status") != "ok":
+        return "skipped" if episode.get("status") == "skipped" else "error"
+    if leaked_label(episode):
+        return "leaked_label"
+    if other_scale(episode):
+        return "other_scale"
+    if scores["ground_truth"] is None:
+        return "no_truth"
+    return "no_level" if scores["final_triage"] is None else "graded"
+
+
+def levels_held(steps: Iterable[Mapping[str, Any]]) -> list[int]:
+    """The level that the nurse held after 0, 1, 2 … replies: that of its last step before the next question's answer.
+
+    A turn without a step keeps the level before it; the list ends before the first turn that has none to keep.
+    """
+    last = {step.get("turn"): level for step in steps if (level := _level(step.get("triage"))) is not None}
+    turns = [turn for turn in last if isinstance(turn, int) and turn >= 0]
+    held: list[int] = []
+    for turn in range(max(turns, default=-1) + 1):
+        level = last.get(turn, held[-1] if held else None)
+        if level is None:
+            break
+        held.append(level)
+    return held
+
+
 def _first_correct_turn(episode: Mapping[str, Any], truth: int | None) -> int | None:
     for step in _dicts(episode.get("trace")):
         if truth is not None and step.get("action") in _STATING and _level(step.get("triage")) == truth:
@@ -122,11 +154,13 @@ def _level(value: Any) -> int | None:
 
 
 def _dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def _dicts(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if type(item) is dict or isinstance(item, Mapping)]
 
 
 def _mean(values: Iterable[float]) -> float | None:

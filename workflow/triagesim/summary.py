@@ -1,57 +1,66 @@
-"""Tables of a run: scores by episode, the summary by pairing, and the few lines shown at the end."""
+"""The summary of a run by pairing, and the few lines shown at the end."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from triagesim.cautions import cautions, graded_cases
+from triagesim.config import Score
 from triagesim.errors import InputError
+from triagesim.governance import attributions
 from triagesim.jsonl import read_lines, write_json, write_table
+from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
-from triagesim.scoring import SCORE_KEYS, leaked_label, other_scale, score, summarize_scores
+from triagesim.scoring import summarize_scores
 
-_HEAD = ("pairing", "episode_id", "case_id", "status", "algorithm", "other_scale", "leaked_label", "labels")
+#: The tables of agreement, `results/metrics/<name>.csv` (`triagesim.metric_tables`).
+TABLES = ("agreement", "confusion", "comparisons", "economy", "calibration", "behaviour", "status", "references")
+#: Columns that stay text, whatever stands in them.
+_TEXTS = frozenset({"pairing", "episode_id", "case_id", "levels", "subject"})
 _WORDS = {"true": True, "false": False, "": None}
 
 
-def write_scores(episodes: Path, out: Path) -> None:
-    """Score a shard: one row an episode, columns `_HEAD` and `SCORE_KEYS`."""
-    rows = []
-    for _, episode in read_lines(episodes):
-        labels = sorted(set(episode.get("labels", {}).values()))
-        head = [episode["pairing"], episode["episode_id"], episode["case"]["case_id"], episode["status"]]
-        head += [episode["algorithm"], other_scale(episode), leaked_label(episode), "; ".join(labels)]
-        rows.append([*head, *score(episode).values()])
-    write_table(out, [*_HEAD, *SCORE_KEYS], rows)
-
-
 def summarise(
-    scores: Iterable[Path], pairings: Iterable[Path], selected: Path, usage: Iterable[Path], out_dir: Path
+    scores: Iterable[Path],
+    pairings: Iterable[Path],
+    selected: Path,
+    usage: Iterable[Path],
+    measures: Iterable[Path],
+    options: Score,
+    out_dir: Path,
 ) -> list[dict[str, Any]]:
-    """Write `summary.csv`, `summary.json` (one row a pairing) and `usage.json` (what each pairing took) into `out_dir`.
+    """Write `summary.csv`, `summary.json` (one row a pairing), `usage.json` (what each pairing took) and every table of
+    agreement (`triagesim.metric_tables`) into `out_dir`.
 
     Args:
         usage: what each shard took, `<pairing>/<shard>.json`.
+        measures: the measures of each shard's episodes (`triagesim.measured`).
 
     Raises:
         InputError: the episodes don't add up to the selected cases; the text names what is missing or too much.
     """
-    by_pairing: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for path in scores:
-        for row in read_table(path):
-            by_pairing[row["pairing"]].append(row)
+    from triagesim.metric_tables import write_tables
+    from triagesim.score_rows import read_scores
+
+    everything = read_scores(scores)
+    measured: dict[str, list[dict[str, Any]]] = {}
+    for path in measures:
+        measured.setdefault(path.parent.name, []).extend(read_table(path))
     cases = [row["case_id"] for row in read_table(selected, raw=True)]
-    rows = []
+    rows, by_pairing = [], {}
     for path in pairings:
         pairing = ResolvedPairing.model_validate_json(path.read_text(encoding="utf-8"))
-        found = by_pairing[pairing.name]
+        by_pairing[pairing.name] = everything.where("pairing", pairing.name)
+        found = by_pairing[pairing.name].rows()
         _assert_complete(pairing, found, cases)
-        rows.append(_row(pairing, found))
+        rows.append({**_row(pairing, found), **rates(measured.get(pairing.name, ()))})
+    write_tables(by_pairing, options, out_dir)
     write_table(out_dir / "summary.csv", list(rows[0]), [row.values() for row in rows])
     write_json(out_dir / "summary.json", {"cases": len(cases), "pairings": rows})
     write_json(out_dir / "usage.json", total_usage(usage))
@@ -73,38 +82,51 @@ def total_usage(shards: Iterable[Path]) -> dict[str, Any]:
 
 
 def closing_lines(results: Path) -> str:
-    """What a finished run shows: where the rows went, a table by pairing with its labels, and the paths to open."""
+    """What a finished run shows: where the rows went, a table by pairing, what to know of it, and the paths to open."""
+    # With --directory the caller stands elsewhere: a whole path is right from anywhere.
+    whole = os.environ.get("PWD") != str(Path.cwd())
+    place = results.absolute() if whole else results
+    metrics = results / "metrics"
     lines = []
-    flow, summary = results / "cases" / "flow.json", results / "metrics" / "summary.csv"
-    if flow.exists():
-        counts = json.loads(flow.read_text(encoding="utf-8"))
-        rejected = f"{counts['rejected']} rejected" + (" (results/cases/rejects.csv)" if counts["rejected"] else "")
-        lines.append(f"cases: {counts['read']} rows read, {rejected}, {counts['selected']} to simulate")
-    if summary.exists():
-        rows = list(read_table(summary))
+    flow: dict[str, Any] = {}
+    if (results / "cases" / "flow.json").exists():
+        flow = json.loads((results / "cases" / "flow.json").read_text(encoding="utf-8"))
+        rejected = f"{flow['rejected']} rejected" + (f" ({place}/cases/rejects.csv)" if flow["rejected"] else "")
+        lines.append(f"cases: {flow['read']} rows read, {rejected}, {flow['selected']} to simulate")
+    manifests = sorted((results / "audio").glob("manifest-*.jsonl"))
+    if flow and (metrics / "summary.csv").exists():
+        rows = list(read_table(metrics / "summary.csv"))
         lines.append(
             f"{'pairing':<24}{'ok':>6}{'skipped':>9}{'error':>7}{'right':>14}{'over':>7}{'under':>7}{'turns':>7}"
         )
-        lines += [line for row in rows for line in _closing_row(row)]
-    paths = [summary, results / "pool.jsonl", *sorted((results / "audio").glob("manifest-*.jsonl"))]
-    # With --directory the caller stands elsewhere: a whole path is right from anywhere.
-    elsewhere = os.environ.get("PWD") != str(Path.cwd())
-    lines += [f"open: {path.absolute() if elsewhere else path}" for path in paths if path.exists()]
-    return "\n".join(lines)
+        lines += [_closing_row(row, _called(metrics / "confusion.csv", row["pairing"])) for row in rows]
+        spoken = [row for path in manifests for _, row in read_lines(path)]
+        agreement = metrics / "agreement.csv"
+        cases = graded_cases(read_table(agreement, raw=True)) if agreement.exists() else None
+        lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, cases)]
+    paths = [results / "report.html", metrics / "summary.csv", results / "pool.jsonl", *manifests]
+    lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists()]
+    return "\n".join([*lines, *attributions(flow.get("provenance", ()))])
 
 
-def _closing_row(row: dict[str, Any]) -> Iterator[str]:
-    """A pairing's figures as counts of graded dialogues, and what a reader must know of its models."""
-    graded = row["graded"]
-    right, over, under = (
-        "–" if row[key] is None else str(round(row[key] * graded))
-        for key in ("accuracy", "over_triage_rate", "under_triage_rate")
-    )
+def _called(confusion: Path, pairing: str) -> tuple[int, int, int] | None:
+    """How many graded dialogues of a pairing ended at the right level, at one too urgent, at one not urgent enough."""
+    if not confusion.exists():
+        return None
+    counts: Counter[int] = Counter()
+    for row in read_table(confusion):
+        if row["pairing"] == pairing:
+            counts[(row["final"] > row["truth"]) - (row["final"] < row["truth"])] += row["n"]
+    return counts[0], counts[-1], counts[1]
+
+
+def _closing_row(row: dict[str, Any], called: tuple[int, int, int] | None) -> str:
+    """A pairing's figures as counts of graded dialogues."""
+    right, over, under = called if row["graded"] and called else ("–", "–", "–")
+    graded = f"{right} of {row['graded']}"
     turns = "–" if row["mean_turns"] is None else f"{row['mean_turns']:.1f}"
     counts = f"{row['pairing']:<24}{row['ok']:>6}{row['skipped']:>9}{row['error']:>7}"
-    yield f"{counts}{f'{right} of {graded}':>14}{over:>7}{under:>7}{turns:>7}"
-    if row["labels"]:
-        yield f"  ^ {row['labels']}"
+    return f"{counts}{graded:>14}{over:>7}{under:>7}{turns:>7}"
 
 
 def read_table(path: Path, *, raw: bool = False) -> Iterator[dict[str, Any]]:
@@ -143,7 +165,7 @@ def _assert_complete(pairing: ResolvedPairing, found: list[dict[str, Any]], case
 
 
 def _value(key: str, text: str) -> Any:
-    if key in _HEAD[:3]:
+    if key in _TEXTS:
         return text
     if text in _WORDS:
         return _WORDS[text]

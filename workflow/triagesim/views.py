@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from triagesim.cases import Case, PatientScript, Vital
+from triagesim.governance import OPEN
 
 Viewer = Literal["nurse", "patient", "master"]
 
@@ -32,6 +33,8 @@ VISIBLE: dict[str, frozenset[Viewer]] = {
     "medications": frozenset({"master"}),
     "prior_ed_visits": frozenset({"master"}),
 }
+#: Of patients whose data isn't open nobody is told a greater age: 90 stands for 90 and over, as in de-identified data.
+OLDEST_TOLD = 90
 #: Of what the master may know, that which anybody at the desk knows when the patient arrives.
 ON_ARRIVAL = frozenset({"gender", "age_group", "arrival_transport", "chief_complaint"})
 
@@ -212,8 +215,21 @@ class ReadingView(_View):
     record: dict[str, str]
 
 
+class TranscriptView(_View):
+    """For the judgement whether a finished episode did what the patient came for; no fact of the case beside the talk.
+
+    Attributes:
+        request: the complaint that the patient came with.
+        result: the nurse's decision in words; None where it made none.
+    """
+
+    request: str
+    dialogue: tuple[Spoken, ...]
+    result: str | None
+
+
 MasterView = ArrivalView | ScriptView | AppearanceView | PatientLineView | NurseLineView | EditView | ReadingView
-View = NurseView | PatientView | MasterView
+View = NurseView | PatientView | MasterView | TranscriptView
 
 
 def facts_for(viewer: Viewer, case: Case, *, age_group: str | None, unwell: str) -> Facts:
@@ -242,5 +258,9 @@ def arrival_view(case: Case, *, age_group: str | None) -> ArrivalView:
 
 def _known(case: Case, age_group: str | None, unwell: str) -> dict[str, Any]:
     """Every field of the table `VISIBLE` with its value."""
-    derived = {"age_group": age_group, "unwell": unwell, "pain": None if case.pain is None else str(case.pain)}
+    age = case.age
+    if age is not None and case.provenance is not None and case.provenance not in OPEN:
+        age = min(age, OLDEST_TOLD)
+    pain = None if case.pain is None else str(case.pain)
+    derived = {"age": age, "age_group": age_group, "unwell": unwell, "pain": pain}
     return {name: derived[name] if name in derived else getattr(case, name) for name in VISIBLE}

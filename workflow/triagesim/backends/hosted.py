@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from triagesim.config import OPENROUTER
 from triagesim.environment import KEY_FILE
 from triagesim.errors import AnswerError, BackendError, InputError, StopRun
-from triagesim.governance import redact
+from triagesim.governance import provider_of, redact
 from triagesim.requests import Answer, Completion, Request, Usage
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class _Hosted:
             raise InputError(f"{self.model}: extra_body may not hold {taken[0]!r}")
         self._id = model
         self._url = f"{_checked(self.model, base_url)}/chat/completions"
+        self.provider = provider_of(base_url)
         self._key_name, self._given_key, self._key = key_name, api_key, api_key or ""
         self._max_workers, self._timeout = max_workers, timeout
         self._fields = fields
@@ -388,7 +390,7 @@ class OpenRouter(_Hosted):
         model: str,
         *,
         api_key: str | None = None,
-        base_url: str = "https://openrouter.ai/api/v1",
+        base_url: str = OPENROUTER,
         max_workers: int = 16,
         extra_body: Mapping[str, Any] | None = None,
         reasoning: Effort | Mapping[str, Any] | None = None,

@@ -1,0 +1,113 @@
+"""What a reader of a run must know before its figures: what the page and the terminal say first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from triagesim.resources import load_yaml
+
+
+def cautions(
+    flow: Mapping[str, Any],
+    summary: Iterable[Mapping[str, Any]],
+    manifests: Iterable[Mapping[str, Any]] = (),
+    cases: Mapping[str, int] | None = None,
+) -> list[str]:
+    """Sentences, the gravest first; each once.
+
+    Args:
+        flow: `results/cases/flow.json`.
+        summary: the rows of `results/metrics/summary.csv`, numbers as numbers.
+        manifests: the rows of the audio manifests.
+        cases: graded cases by pairing; without it none is called few.
+    """
+    rules = load_yaml("report/cautions.yaml")
+    rows = list(summary)
+    said = [*_of_data(flow, rules), *_of_counts(flow, rows, rules), *_of_pairings(rows, cases, rules)]
+    return list(dict.fromkeys([*said, *_of_levels(flow, rules), *_of_voices(manifests, rules)]))
+
+
+def graded_cases(agreement: Iterable[Mapping[str, str]]) -> dict[str, int]:
+    """The graded cases by pairing, from the rows of `results/metrics/agreement.csv`."""
+    wanted = ("all", "accuracy")
+    return {row["pairing"]: int(row["cases"]) for row in agreement if (row["group"], row["measure"]) == wanted}
+
+
+def restricted(flow: Mapping[str, Any]) -> list[str]:
+    """The kinds of data in a run whose text may not be passed on."""
+    kinds = load_yaml("report/cautions.yaml")["restricted"]
+    return [kind for kind in flow.get("provenance", {}) if kind in kinds]
+
+
+def _of_data(flow: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:
+    if kinds := restricted(flow):
+        yield rules["texts"]["restricted"].format(provenance=" and ".join(kinds))
+    if set(flow.get("provenance", {})) & set(rules["observed_levels"]):
+        yield rules["texts"]["observed"]
+
+
+def _of_counts(flow: Mapping[str, Any], rows: list[Mapping[str, Any]], rules: Mapping[str, Any]) -> Iterator[str]:
+    sums = [
+        ("rows read", flow["read"], "accepted and rejected", flow["accepted"] + flow["rejected"]),
+        ("cases accepted", flow["accepted"], "selected and not selected", flow["selected"] + flow["not_selected"]),
+    ]
+    for row in rows:
+        ended = sum(row[status] for status in ("ok", "skipped", "error"))
+        sums.append((f"episodes of {row['pairing']}", row["episodes"], "finished, skipped and failed", ended))
+    for whole, count, parts, total in sums:
+        if count != total:
+            yield rules["texts"]["flow"].format(what=f"{count} {whole}, but {total} {parts}")
+
+
+def _of_pairings(
+    rows: list[Mapping[str, Any]], cases: Mapping[str, int] | None, rules: Mapping[str, Any]
+) -> Iterator[str]:
+    texts = rules["texts"]
+    for label in sorted({label for row in rows for label in _labels(row)}):
+        kind = next((kind for kind in ("demo", "baseline") if label.startswith(kind)), "label")
+        yield texts[kind].format(pairing=_names(row for row in rows if label in _labels(row)), label=label)
+    for row in rows:
+        for key in ("leaked_label", "other_scale", "error"):
+            if row[key]:
+                yield texts[key].format(pairing=row["pairing"], n=row[key], episodes=row["episodes"])
+    if nothing := [row for row in rows if not row["graded"]]:
+        yield texts["nothing"].format(pairing=_names(nothing))
+    least = rules["few_cases"]
+    few = [row for row in rows if cases is not None and row["graded"] and cases.get(row["pairing"], 0) < least]
+    if cases is not None and few:
+        counts = ", ".join(str(cases.get(row["pairing"], 0)) for row in few)
+        yield texts["few"].format(pairing=_names(few), n=counts, least=least)
+
+
+def _labels(row: Mapping[str, Any]) -> list[str]:
+    return [label for label in (row["labels"] or "").split("; ") if label]
+
+
+def _names(rows: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(str(row["pairing"]) for row in rows)
+
+
+def _of_levels(flow: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:
+    counts = {level: flow["selected_by_acuity"].get(level, 0) for level in "12345"}
+    labelled = sum(counts.values())
+    if not labelled:
+        return
+    level, most = max(counts.items(), key=lambda item: item[1])
+    if most / labelled > rules["largest_share"]:
+        yield rules["texts"]["majority"].format(level=level, share=most / labelled)
+    rare = [level for level, count in counts.items() if count < rules["smallest_level"]]
+    if rare:
+        levels = ("levels " if len(rare) > 1 else "level ") + ", ".join(rare)
+        yield rules["texts"]["rare"].format(levels=levels.capitalize(), least=rules["smallest_level"])
+
+
+def _of_voices(manifests: Iterable[Mapping[str, Any]], rules: Mapping[str, Any]) -> Iterator[str]:
+    for row in manifests:
+        engine = row.get("engine") or {}
+        if engine.get("fallback"):
+            yield rules["texts"]["fallback"].format(engine=engine["name"], why=engine["fallback"])
+        licence = str(engine.get("licence") or "")
+        if re.search(rules["non_commercial"], licence):
+            yield rules["texts"]["voices"].format(engine=engine["name"], licence=licence)

@@ -1,0 +1,206 @@
+"""The page itself: what is read, put together and written."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from triagesim.cautions import cautions, graded_cases, restricted
+from triagesim.errors import InputError
+from triagesim.jsonl import read_lines, write_atomically, write_table
+from triagesim.report.dialogues import Dialogues
+from triagesim.report.figures import Figure, draw, standalone
+from triagesim.report.tables import Row, Tables, View, view
+from triagesim.resources import RESOURCES, load_yaml
+from triagesim.summary import read_table
+
+#: Characters of packed dialogues that the page holds itself; with more they lie in files beside it, one a chunk.
+HELD = 4_000_000
+
+_FOLDER = RESOURCES / "report"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The files of a run that the page is made of.
+
+    Attributes:
+        tables: of `results/metrics`, found by their names; a section whose table isn't among them is left out.
+        flow, selected: `flow.json` and `cases.csv` of `results/cases`.
+        manifests: of the audio, `results/audio/manifest-<shard>.jsonl`.
+    """
+
+    tables: list[Path]
+    flow: Path
+    selected: Path
+    pairings: list[Path]
+    episodes: list[Path]
+    pool: Path
+    manifests: list[Path]
+
+
+def write_report(sources: Sources, out: Path, data: Path) -> None:
+    """Write the page, and beside it the folder with each figure, its data, and the dialogues where they are many.
+
+    Args:
+        out: the page.
+        data: the folder; its own files of an earlier page are replaced.
+
+    Raises:
+        InputError: a table that every page has is missing, or a file isn't what it should be.
+    """
+    spoken = _spoken(sources.manifests, out)
+    dialogues = Dialogues.gather(
+        sources.episodes,
+        pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for _, row in read_lines(sources.pool)},
+        spoken={(row["pairing"], row["episode_id"]): row for row in spoken},
+        case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected, raw=True)},
+    )
+    flow = json.loads(sources.flow.read_text(encoding="utf-8"))
+    paths = {path.name: path for path in sources.tables}
+    if "summary.csv" not in paths or "usage.json" not in paths:
+        raise InputError("the report needs summary.csv and usage.json among its tables; run the rule summarise first")
+    own = dict(_own_tables(flow, paths["usage.json"], dialogues, spoken))
+    tables: dict[str, list[Row]] = {
+        name: list(read_table(path, raw=True)) for name, path in paths.items() if path.suffix == ".csv"
+    }
+    figures: dict[str, Figure] = {}
+    _clear(data)
+    for name, (header, rows) in own.items():
+        write_table(data / name, header, rows)
+        tables[name] = list(read_table(data / name, raw=True))
+    for section in load_yaml("report/sections.yaml"):
+        for name in section.get("figures", ()):
+            if drawn := draw(name, tables):
+                figures[name] = drawn
+                write_table(data / f"{name}.csv", drawn.header, drawn.data)
+                _write(data / f"{name}.svg", standalone(drawn.svg, load_yaml("report/palette.yaml")["light"]))
+    held = sum(map(len, dialogues.chunks)) <= HELD
+    if not held:
+        for number, chunk in enumerate(dialogues.chunks):
+            _write(data / f"dialogues-{number}.js", f'triagesimChunk({number}, "{chunk}");\n')
+    summary = list(read_table(paths["summary.csv"]))
+    cases = graded_cases(tables["agreement.csv"]) if "agreement.csv" in tables else None
+    _write(
+        out,
+        _render(
+            flow=flow,
+            summary=summary,
+            cautions=cautions(flow, summary, spoken, cases),
+            restricted=restricted(flow),
+            sections=[
+                _section(section, tables, figures, paths, data.name) for section in load_yaml("report/sections.yaml")
+            ],
+            pairings=[json.loads(path.read_text(encoding="utf-8")) for path in sources.pairings],
+            coverage={row["value"] or row["by"]: row for row in tables.get("coverage.csv", [])},
+            spoken=spoken,
+            files=sorted(path.name for path in data.iterdir() if path.suffix in (".csv", ".svg")),
+            folder=data.name,
+            index=dialogues.index(),
+            count=len(dialogues.rows),
+            chunks=dialogues.chunks if held else [],
+            beside=0 if held else len(dialogues.chunks),
+        ),
+    )
+
+
+def _section(
+    spec: Mapping[str, Any], tables: Tables, figures: Mapping[str, Figure], paths: Mapping[str, Path], folder: str
+) -> dict[str, Any]:
+    """A section for the template: its figures and tables, and the files that this run doesn't have."""
+    found: list[View] = [shown for table in spec["tables"] if (shown := view(table, tables))]
+    wanted = list(dict.fromkeys(table["file"] for table in spec["tables"]))
+    return {
+        **spec,
+        "figures": [figures[name] for name in spec.get("figures", ()) if name in figures],
+        "tables": found,
+        "missing": [name for name in wanted if name not in tables],
+        "empty": [name for name in wanted if name in tables and not any(one.file == name for one in found)],
+        "home": {name: f"metrics/{name}" if name in paths else f"{folder}/{name}" for name in wanted},
+    }
+
+
+def _own_tables(
+    flow: Mapping[str, Any], usage: Path, dialogues: Dialogues, spoken: list[dict[str, Any]]
+) -> Iterator[tuple[str, tuple[list[str], list[list[Any]]]]]:
+    """Tables that no other stage writes: levels of the cases, usage by pairing and role, checked lines, speech."""
+    counts = ("read", "accepted", "selected")
+    levels = [key for key in flow["read_by_acuity"] if key]
+    yield (
+        "levels.csv",
+        (["level", *counts], [[one, *(flow[f"{name}_by_acuity"].get(one, 0) for name in counts)] for one in levels]),
+    )
+    taken = ["calls", "prompt", "cached", "completion", "reasoning", "cost"]
+    totals = json.loads(usage.read_text(encoding="utf-8"))
+    rows = [
+        [name, *(total[key] for key in taken), sum(total["failed_tries"].values()), total["given_up"]]
+        for name, total in totals.items()
+    ]
+    yield "usage.csv", (["pairing", *taken, "failed_tries", "given_up"], rows)
+    by_role = [[*key, sums["episodes"], *(sums[name] for name in taken)] for key, sums in dialogues.usage.items()]
+    yield "usage_by_role.csv", (["pairing", "role", "episodes", *taken], by_role)
+    kinds = ["checked", "redrafted", "edited", "failed", "unread"]
+    lines = [[*key, *(counted[kind] for kind in kinds)] for key, counted in dialogues.lines.items()]
+    yield "lines.csv", (["pairing", "speaker", *kinds], lines)
+    header = ["pairing", "engine", "version", "licence", "dialogues", "minutes", "lines", "voices", "lufs"]
+    yield "spoken.csv", (header, list(_speech(spoken)))
+
+
+def _speech(spoken: list[dict[str, Any]]) -> Iterator[list[Any]]:
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in spoken:
+        engine = row["engine"]
+        groups.setdefault((row["pairing"], engine["name"], engine["version"], engine["licence"]), []).append(row)
+    for key, rows in groups.items():
+        minutes = round(sum(row["duration_s"] for row in rows) / 60, 2)
+        voices = {voice["id"] for row in rows for voice in row["voices"].values()}
+        loud = [row["lufs"] for row in rows if row["lufs"] is not None]
+        mean = round(sum(loud) / len(loud), 1) if loud else None
+        yield [*key, len(rows), minutes, sum(len(row["lines"]) for row in rows), len(voices), mean]
+
+
+def _spoken(manifests: Iterable[Path], out: Path) -> list[dict[str, Any]]:
+    """The manifests' rows, `file` as the page reaches it."""
+    rows = []
+    for path in manifests:
+        for _, row in read_lines(path):
+            file = os.path.relpath(path.parent / row["file"], out.parent)
+            rows.append({**row, "file": Path(file).as_posix()})
+    return rows
+
+
+def _render(**facts: Any) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    script = (_FOLDER / "browser.js").read_text(encoding="utf-8")
+    return environment.get_template("page.html.j2").render(
+        script=script,
+        script_hash=base64.b64encode(sha256(script.encode()).digest()).decode(),
+        style=(_FOLDER / "page.css").read_text(encoding="utf-8"),
+        palette=load_yaml("report/palette.yaml"),
+        **facts,
+    )
+
+
+def _clear(data: Path) -> None:
+    """Remove what an earlier page left; nothing that has another name."""
+    for pattern in ("*.csv", "*.svg", "dialogues-*.js"):
+        for path in data.glob(pattern):
+            path.unlink()
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, lambda file: file.writelines([text]))

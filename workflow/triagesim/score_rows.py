@@ -1,0 +1,195 @@
+"""The row of an episode in `results/scores`: its scores and all that the breakdowns need of it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from itertools import compress
+from pathlib import Path
+from typing import Any, TypedDict
+
+import msgspec
+
+from triagesim.cases import age_group_of
+from triagesim.jsonl import parse_line, write_table
+from triagesim.personas import ROLES, Role, registry
+from triagesim.scoring import SCORE_KEYS, leaked_label, levels_held, other_scale, outcome, score
+
+HEAD = ("pairing", "episode_id", "case_id", "status", "algorithm", "other_scale", "leaked_label", "labels")
+#: After the scores: how it is counted, what it is grouped by, and what was thought on the way.
+MORE = ("outcome", "reason", "subject", "gender", "age_group", "arrival", "confidence", "levels")
+#: Between two levels in the column `levels`.
+STEP = ">"
+
+_FAILED_CALL = re.compile(r"^\S+?/([a-z_]+)[/:]")
+_WORDS = {"true": True, "false": False, "": None}
+#: Columns that are numbers or truth values as soon as they have a value.
+_TYPED = frozenset({*SCORE_KEYS, "other_scale", "leaked_label"} - {"end_reason"})
+
+
+@cache
+def columns() -> tuple[str, ...]:
+    """The columns of a row: the head, the scores, the rest, and every trait of the personas as `<role>_<trait>`."""
+    return (*HEAD, *SCORE_KEYS, *MORE, *(f"{role}_{trait}" for role, trait in traits()))
+
+
+@cache
+def traits() -> tuple[tuple[Role, str], ...]:
+    """Every (role, trait) of the registry, in its order."""
+    return tuple((role, trait) for role in ROLES for trait in registry(role).traits)
+
+
+def write_scores(episodes: Path, out: Path) -> None:
+    """Score a shard: one row an episode, with `columns()`."""
+    write_table(out, list(columns()), map(row_of, read_scored(episodes)))
+
+
+def row_of(episode: Mapping[str, Any]) -> list[Any]:
+    """The row of an episode; what it doesn't have is None."""
+    case = episode["case"]
+    labels = sorted(set((episode.get("labels") or {}).values()))
+    scores = score(episode)
+    steps = episode.get("trace") or []
+    arrival = case.get("arrival_transport")
+    row = [episode.get("pairing"), episode["episode_id"], case["case_id"], episode["status"]]
+    row += [episode["algorithm"], other_scale(episode), leaked_label(episode), "; ".join(labels)]
+    row += scores.values()
+    row += [outcome(episode, scores), _reason(episode), _subject(case.get("subject_id")), case.get("gender")]
+    row += [age_group_of(case.get("age")), arrival and " ".join(str(arrival).lower().split())]
+    row += [steps[-1].get("confidence") if steps else None, STEP.join(map(str, levels_held(steps))) or None]
+    personas = {role: episode.get(f"{role}_persona") or {} for role in ROLES}
+    return [*row, *(personas[role].get(trait) for role, trait in traits())]
+
+
+class _Check(TypedDict, total=False):
+    passed: Any
+    rejected: list[msgspec.Raw]
+    edited: Any
+
+
+class _Line(TypedDict, total=False):
+    event: Any
+    value: Any
+    verification: _Check | None
+
+
+class _Step(TypedDict, total=False):
+    turn: Any
+    action: Any
+    triage: Any
+    confidence: Any
+
+
+class _Case(TypedDict, total=False):
+    case_id: Any
+    subject_id: Any
+    acuity: Any
+    acuity_scale: Any
+    gender: Any
+    age: Any
+    arrival_transport: Any
+
+
+class _Scored(TypedDict, total=False):
+    """What scores and rows read of an episode; the rest of a line is passed over."""
+
+    episode_id: Any
+    pairing: Any
+    status: Any
+    error: Any
+    skip_reason: Any
+    in_situ: Any
+    case: _Case
+    algorithm: Any
+    labels: Any
+    features: Any
+    nurse_persona: Any
+    patient_persona: Any
+    end_reason: Any
+    final_triage: Any
+    num_turns: Any
+    history: list[_Line]
+    trace: list[_Step]
+    red_flags: list[msgspec.Raw]
+
+
+def read_scored(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the episodes of a file as far as `score` and `row_of` read them, several times as fast as `read_lines`.
+
+    Raises:
+        InputError: as `read_lines` does. A line of another form than ours is read whole.
+    """
+    decode = msgspec.json.Decoder(_Scored).decode
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                yield decode(raw)
+            except msgspec.MsgspecError:
+                whole = parse_line(path, number, raw)
+                if whole is not None:
+                    yield whole
+
+
+class Scores:
+    """Score rows as columns of text, as they stand in their files.
+
+    Attributes:
+        columns: the cells by column, one a row.
+    """
+
+    def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, column: str) -> Sequence[str]:
+        return self.columns[column]
+
+    def where(self, column: str, value: str) -> Scores:
+        """The rows that have a value in a column."""
+        chosen = [cell == value for cell in self[column]]
+        return Scores({name: list(compress(cells, chosen)) for name, cells in self.columns.items()})
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The head and the scores as one mapping a row, numbers and truth values as such."""
+        names = (*HEAD, *SCORE_KEYS)
+        cells = [map(_value, self[name]) if name in _TYPED else self[name] for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+
+
+def read_scores(paths: Iterable[Path]) -> Scores:
+    """The rows of all score tables, in the order of the paths."""
+    cells: dict[str, list[str]] = {name: [] for name in columns()}
+    for path in paths:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            header = next(rows)
+            for name, column in zip(header, zip(*rows, strict=True), strict=False):
+                cells[name] += column
+    return Scores(cells)
+
+
+@cache
+def _value(text: str) -> bool | int | None:
+    return _WORDS[text] if text in _WORDS else int(text)
+
+
+def _reason(episode: Mapping[str, Any]) -> str | None:
+    """Why an episode was skipped, or which call failed, in words that several episodes share."""
+    if episode.get("status") == "skipped":
+        if episode.get("in_situ"):  # the master's own words are in the episode, and no two are alike
+            return "the dialogue master expects no conversation"
+        return episode.get("skip_reason")
+    if episode.get("status") == "error":
+        call = _FAILED_CALL.match(str(episode.get("error")))
+        return f"{call[1].replace('_', ' ')} call" if call else "other"
+    return None
+
+
+def _subject(subject: Any) -> str | None:
+    """A patient's key: tells whose cases are one patient's and isn't the source's id."""
+    return None if subject in (None, "") else sha256(f"subject {subject}".encode()).hexdigest()[:12]
