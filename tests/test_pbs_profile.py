@@ -217,6 +217,17 @@ def test_a_further_try_has_a_log_of_its_own(here: Path) -> None:
     assert words[words.index("-o") + 1] == str(here / "logs/pbs/simulate.a.b.3-of-20.try-2.log")
 
 
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_the_server_s_log_is_as_private_as_the_run_s_files(here: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        submit(job())
+    finally:
+        os.umask(before)
+    (words,) = calls("qsub")
+    assert words[words.index("-W") + 1] == f"umask={mask:03o}"
+
+
 # What a job gets of the environment
 
 

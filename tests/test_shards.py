@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +27,8 @@ from triagesim.journal import shard_lock
 from triagesim.pairing import resolve
 from triagesim.personas import Pool
 from triagesim.requests import Completion, Request
+
+ROOT = Path(__file__).parents[1]
 
 
 class Engine:
@@ -168,6 +172,62 @@ def test_a_job_asks_for_what_its_models_take(models: list[dict[str, Any]], expec
     assert asks(*models) == expected
 
 
+PLANNED = {
+    "models": {
+        "agenda": {"backend": "agenda"},
+        "big": gpu_model("a", tensor_parallel_size=2),
+        "far": HOSTED,
+        "small": {**SMALL, "threads": 6},
+    },
+    "pairings": [{"nurse": name, "patient": name} for name in ("agenda", "big", "far", "small")],
+    "audio": {"max_dialogues": 0, "pairings": None},
+    "shards": 4,
+}
+
+
+def planned(folder: Path, *words: str, **changes: Any) -> dict[str, str]:
+    """What the plan says of the job of each pairing's first shard: its threads and resources."""
+    (folder / "run.yaml").write_text(json.dumps(PLANNED | changes), encoding="utf-8")
+    command = [sys.executable, "-m", "snakemake", "-n", "--cores", "8", *words, "--directory", str(folder)]
+    done = subprocess.run(
+        [*command, "--configfile", str(folder / "run.yaml")], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    jobs = [text for text in done.stdout.split("\nrule ")[1:] if text.startswith("simulate")]
+    said = "\n".join(jobs)
+    return {
+        found["pairing"]: f"{found['threads'] or 1} {found['resources']}"
+        for found in re.finditer(
+            r"wildcards: pairing=(?P<pairing>\w+)(, shard=1-of-4)?\n( +threads: (?P<threads>\d+)\n)?"
+            r" +resources: (?P<resources>.*)",
+            said,
+        )
+    }
+
+
+@pytest.mark.slow
+def test_on_a_workstation_no_two_jobs_share_a_gpu_and_others_go_on_beside_one(tmp_path: Path) -> None:
+    threads = {name: int(text.split()[0]) for name, text in planned(tmp_path).items()}
+    assert threads == {"agenda": 1, "far": 1, "big": 5, "small": 8}
+
+
+@pytest.mark.slow
+def test_on_a_cluster_jobs_ask_for_cores_and_gpus_and_count_as_one_thread(tmp_path: Path) -> None:
+    asked = planned(tmp_path, "--profile", str(ROOT / "pbs"))
+    expected = {"agenda": (1, 0), "far": (1, 0), "big": (16, 2), "small": (6, 0)}
+    assert asked.keys() == expected.keys()
+    for name, (cores, gpus) in expected.items():
+        assert asked[name].startswith("1 ")
+        assert {f"ncpus={cores}", f"gpu={gpus}", "runtime=120"} <= set(asked[name].split(", "))
+
+
+@pytest.mark.slow
+def test_what_is_set_for_simulate_counts_where_shards_share_a_job(tmp_path: Path) -> None:
+    given = ["--set-resources", "simulate:runtime=60", "simulate:gpu_model=H200"]
+    asked = planned(tmp_path, "--profile", str(ROOT / "pbs"), *given, shards_per_job=3)
+    assert {"gpu=2", "runtime=60", "gpu_model=H200"} <= set(asked["big"].split(", "))
+
+
 # When a job stops
 
 
@@ -212,7 +272,7 @@ def test_what_was_gained_counts_for_a_job_out_of_time_and_not_after_an_error(
         "from signal import pause\nfrom triagesim.console import command\nfrom triagesim.drive import stoppable\n"
         f"from triagesim.errors import StopRun\ndef main():\n  with stoppable(0.2):\n    {ending}\ncommand(main)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "workflow"), GAINED: str(gained)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow"), GAINED: str(gained)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, timeout=60)
     assert done.returncode == code, done.stderr
     assert gained.exists() is kept

@@ -112,13 +112,21 @@ def limits(job: dict[str, Any], pbs_pro: bool) -> list[str]:
     return [word for limit in (":".join(chunk), *walltime) for word in ("-l", limit)]
 
 
+def umask() -> int:
+    """What this process takes from the mode of new files."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 def command(job: dict[str, Any], script: Path, pbs_pro: bool) -> list[str]:
     """The whole call of qsub."""
     name = f"smk-{job.get('rule', job.get('groupid'))}"[:15]  # older servers take no longer name
     log = log_of(job).resolve()
     # With -v, Slurm's qsub exports nothing else; the others don't anyway.
     options = ["-v", f"TRIAGESIM_WALLTIME={seconds(job)}", "-S", "/bin/bash", "-r", "n", "-N", name]
-    options += ["-j", "oe", "-o", str(log), *limits(job, pbs_pro)]
+    # Data that isn't open makes Snakemake's files the owner's alone; the server's log must not be looser.
+    options += ["-j", "oe", "-o", str(log), "-W", f"umask={umask():03o}", *limits(job, pbs_pro)]
     for option, resource in (("-q", "queue"), ("-P", "project")):
         if job["resources"].get(resource):
             options += [option, str(job["resources"][resource])]
