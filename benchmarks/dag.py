@@ -74,8 +74,10 @@ def workflow(shards: int) -> list[str]:
         plan = snakemake(folder, "-n", "--quiet")
         row(shards, "plan of a fresh run", plan)
         for path in listed(folder):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+            folder_of = path.parent if path.suffix else path  # an output without a suffix is a folder
+            folder_of.mkdir(parents=True, exist_ok=True)
+            if path.suffix:
+                path.touch()
         snakemake(folder, "--touch", "--forceall", "--no-hooks", "--quiet")
         done = snakemake(folder, "-n", "--quiet")
         row(shards, "look at a finished run", done)

@@ -112,9 +112,19 @@ class Site:
         known = {job for job, name, where in queue() if (where, name) == (str(self.folder), f"smk-{rule}")}
         return sorted(known - self._older, key=int)
 
-    def driver(self) -> int:
-        """The process that simulates the far pairing's shard, or did so last."""
-        return int((self.folder / "journal/far/locks/1-of-1.lock").read_text(encoding="utf-8").split()[1])
+    def driver(self, shard: str = "1-of-1") -> int:
+        """The process that simulates a shard of the far pairing, or did so last."""
+        return int((self.folder / f"journal/far/locks/{shard}.lock").read_text(encoding="utf-8").split()[1])
+
+    def cut(self, server: FaultServer, *calls: int, shard: str = "1-of-1") -> None:
+        """Let the driver's time be over when each of these calls has come; it never gets an answer."""
+
+        def watch() -> None:
+            for number in calls:
+                server.wait_for(lambda number=number: len(server.asked) >= number, timeout=250)
+                os.kill(self.driver(shard), signal.SIGALRM)
+
+        threading.Thread(target=watch, daemon=True).start()
 
     def state(self, job: str) -> str:
         """Slurm's own word for how a job is, such as COMPLETED or TIMEOUT."""
@@ -163,7 +173,7 @@ def far(server: FaultServer) -> dict[str, Any]:
     return {
         "models": {"agenda": {"backend": "agenda"}, "own": model},
         "pairings": [{"name": "far", "nurse": "own", "patient": "agenda", "max_turns": 4}],
-        "runtime": {"concurrency": 1, "speculation": "off", "time_limit": 8},
+        "runtime": {"concurrency": 1, "speculation": "off"},
     }
 
 
@@ -190,9 +200,7 @@ class Overrun:
         self._server = FaultServer("hang@7")
         with contextlib.ExitStack() as entered:
             entered.enter_context(self._server)
-            sections = far(self._server)
-            del sections["runtime"]["time_limit"]
-            self.site.configure(**sections)
+            self.site.configure(**far(self._server))
             self._running = self.site.start(FAR, "--set-resources", "simulate:runtime=1")
             self._leave = entered.pop_all()
         if hangs:
@@ -202,6 +210,13 @@ class Overrun:
         self._server.wait_for(lambda: len(self._server.asked) >= 7, timeout=200)
         os.kill(self.site.driver(), signal.SIGSTOP)
 
+    def end(self) -> None:
+        """Leave nothing behind where no test waited for it."""
+        if self._running.poll() is None:
+            os.killpg(self._running.pid, signal.SIGKILL)
+            self._running.communicate()
+            self._leave.close()
+
     def finish(self) -> tuple[Site, str, int]:
         """The site, what the run printed, and how often the server was asked for any one thing at most."""
         with self._leave:
@@ -209,12 +224,15 @@ class Overrun:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def overrunning(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Overrun]:
+def overrunning(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Overrun]]:
     """Runs that take more than a minute each, nearly all of it waiting: they begin before the first test."""
     folders = {name: tmp_path_factory.mktemp(name) / "site" for name in ("hanging", "waiting")}
     for folder in folders.values():
         shutil.copytree(prepared, folder, symlinks=True)
-    return {name: Overrun(folder, hangs=name == "hanging") for name, folder in folders.items()}
+    runs = {name: Overrun(folder, hangs=name == "hanging") for name, folder in folders.items()}
+    yield runs
+    for run in runs.values():
+        run.end()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -251,7 +269,9 @@ def test_a_failing_job_fails_the_run_says_why_and_is_not_tried_again(site: Site)
 
 def test_a_shard_in_three_chunks_is_three_jobs_and_the_same_bytes(site: Site, undisturbed: bytes) -> None:
     with FaultServer("hang@7,14") as server:  # each time nothing more comes until the job's time is over
-        site.configure(**far(server))
+        sections = far(server)
+        sections["runtime"]["time_limit"] = 12
+        site.configure(**sections)
         said = site.run(FAR)
         assert max(server.counts.values()) == 2  # the two calls that hung, once more
         assert sum(count - 1 for count in server.counts.values()) == 2
@@ -265,6 +285,7 @@ def test_a_shard_in_three_chunks_is_three_jobs_and_the_same_bytes(site: Site, un
 def test_a_chunk_that_gained_nothing_ends_the_chain_and_a_new_start_goes_on(site: Site, undisturbed: bytes) -> None:
     with FaultServer("hang@7,8") as server:
         site.configure(**far(server))
+        site.cut(server, 7, 8)
         said = site.run(FAR, expect=1)
         _, second = site.jobs()
         assert f"job {second} gained no answer or ended in an error, so no further one is submitted" in said
@@ -284,6 +305,7 @@ def test_a_finished_shard_is_not_touched_by_the_chunks_of_another(site: Site) ->
     before = (site.folder / done).stat().st_mtime_ns
     with FaultServer("hang@7") as server:
         site.configure(**far(server), shards=2, data=data)
+        site.cut(server, 7, shard="2-of-2")
         site.run(done, going)
         assert not asked & set(server.counts)
     assert len(site.jobs()) == 2
@@ -305,9 +327,7 @@ def test_a_deleted_job_is_reported(site: Site) -> None:
 
 def test_a_job_outlives_the_kill_of_snakemake_and_is_taken_over(site: Site, undisturbed: bytes) -> None:
     with FaultServer(held=True) as server:
-        sections = far(server)
-        del sections["runtime"]["time_limit"]
-        site.configure(**sections)
+        site.configure(**far(server))
         killed = site.start(FAR)
         server.wait_for(lambda: len(server.asked) > 0)
         os.killpg(killed.pid, signal.SIGKILL)
@@ -337,6 +357,7 @@ def test_shards_that_share_a_job_are_cut_and_go_on_as_one(site: Site, tmp_path: 
         other.locally(*shards)
     with FaultServer("hang@20") as server:
         site.configure(**far(server), shards=4, shards_per_job=4, data=data)
+        site.cut(server, 20, shard="4-of-4")
         site.run(*shards)
         assert sum(count - 1 for count in server.counts.values()) == 1
     assert [site.state(job) for job in site.jobs("simulate_1")] == ["FAILED", "COMPLETED"]
