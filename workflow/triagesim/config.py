@@ -397,6 +397,7 @@ class Runtime(Section):
         description="calls before the check they depend on: off, reading, full; auto: full where it costs nothing",
     )
     time_limit: Positive | None = Field(None, description="seconds after which a simulate job stops by itself, exit 75")
+    key_file: str | None = Field(None, description="a file of API keys (NAME=value), instead of .env; yours alone")
 
 
 class Config(Section):
@@ -409,6 +410,7 @@ class Config(Section):
     simulation: Simulation = Simulation()
     measures: Measures = Measures()
     shards: Positive = Field(4, description="jobs that a pairing is cut into")
+    shards_per_job: Positive = Field(1, description="shards that one simulate job does, loading its models once")
     score: Score = Score()
     pool: Pool = Pool()
     audio: Audio = Audio()
