@@ -166,7 +166,7 @@ def _character(char: str) -> str:
 
 
 def _spaced(spans: list[Span]) -> list[Span]:
-    """White space as single spaces, none at the ends, and one where a word that was put in would touch its neighbour."""
+    """White space as single spaces, none at the ends, one where a word that was put in would touch its neighbour."""
     done: list[Span] = []
     last, before, pending = "", "", False
     for span in spans:
