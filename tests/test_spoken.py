@@ -17,11 +17,12 @@ from triagesim.speech.spoken import align, rules_digest, split, spoken_form
 PAIRS = yaml.safe_load((Path(__file__).parent / "data" / "spoken_pairs.yaml").read_text("utf-8"))
 
 #: Pieces that rules look at, for texts in which they meet in every way.
-PIECES = """
+_SPECIMENS = """
 120/80 7/10 5-6 98.6 °F 37_°C 91% 325_mg mL 10:30 pm 3/14/2020 March_3 45yo M L R arm x2 days q4h $1.50 911 555-1234
-1/2 ½ ² ٣ 1,200 .5 0 1st ED N/V s/p w/o w/ BP SpO2 O2 A&E Dr. I- th- … — - / & % + > < [ ] * ' ( ) , . pain and to in the
-""".split()
-PIECES = [piece.replace("_", " ") for piece in PIECES] + [" "] * 12 + ["\u200b", "😀", "\n"]
+1/2 ½ ² ٣ 1,200 .5 0 1st ED N/V s/p w/o w/ BP SpO2 O2 A&E Dr. I- th- … — - / & % + > < [ ] * ' ( ) , . pain and
+to in the
+"""
+PIECES = [piece.replace("_", " ") for piece in _SPECIMENS.split()] + [" "] * 12 + ["\u200b", "😀", "\n"]
 texts = st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 
 
