@@ -249,6 +249,12 @@ class Pool(Section):
     nurse_ended: bool = Field(True, description="drop episodes that ran out of questions")
 
 
+class Transcribe(Section):
+    """What hears the spoken dialogues, to say what of them can be understood."""
+
+    model: str = Field("whisper-tiny", description="whisper-tiny, whisper-base, or a folder of a model for CTranslate2")
+
+
 class Audio(Section):
     """What is spoken, and how."""
 
@@ -256,6 +262,7 @@ class Audio(Section):
     pairings: list[str] | None = Field(None, description="only these pairings; all unless set")
     max_dialogues: Annotated[int, Field(ge=0)] | None = Field(None, description="shortest first; all unless set")
     shards: Positive = 1
+    transcribe: Transcribe | None = Field(None, description="speech recognition of what was spoken; off unless set")
 
 
 class Dataset(Section):
