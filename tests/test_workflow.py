@@ -153,7 +153,9 @@ def test_what_the_default_run_speaks_is_understood_described_and_without_fault(
     said, heard = (
         [" ".join(compared(line[form]) for line in lines) for lines in dialogues] for form in ("text", "heard")
     )
-    assert jiwer.wer(said, heard) < 0.25
+    # Where kokoro couldn't be had, espeak spoke, which is harder to understand.
+    spoken_by = {row["engine"] for _, row in read_lines(tmp_path / "heard")}
+    assert jiwer.wer(said, heard) < (0.25 if spoken_by == {"kokoro"} else 0.4)
     # The control: what was heard of the other dialogue.
     assert jiwer.wer(said, heard[::-1]) > 0.8
     described = [row for _, row in read_lines(results / "audio/dialogues/metadata.jsonl")]

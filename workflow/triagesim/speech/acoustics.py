@@ -225,6 +225,7 @@ def check(dialogue: Dialogue, audio: NDArray[np.float32], rate: int) -> list[Any
         "speech too short": words > 0 and spoken < expected / limits["factor"],
         "speech too long": words > 0 and spoken > expected * limits["factor"],
         "silent speaker": _is_silent(dialogue, audio),
+        "mono": _has_another_mono(dialogue, len(audio), rate),
     }
     return [
         *(dialogue.audio["pairing"], dialogue.audio["episode_id"], dialogue.audio["file"], round(duration, 3)),
@@ -242,6 +243,20 @@ def _is_silent(dialogue: Dialogue, audio: NDArray[np.float32]) -> bool:
     speaking = {line["speaker"] for _, line in dialogue.lines}
     channels = dialogue.audio["channels"]
     return any(not np.any(audio[:, channels[role]]) for role in speaking if channels[role] < audio.shape[1])
+
+
+def _has_another_mono(dialogue: Dialogue, frames: int, rate: int) -> bool:
+    """Whether the mono mix, where there is one, is missing or isn't as long as the two channels."""
+    import soundfile
+
+    mono = dialogue.audio.get("mono")
+    if not mono:
+        return False
+    try:
+        info = soundfile.info(dialogue.folder / mono["file"])
+    except (OSError, soundfile.LibsndfileError):
+        return True
+    return bool((info.frames, info.samplerate, info.channels) != (frames, rate, 1))
 
 
 def _loud(samples: NDArray[np.float32], rate: int) -> NDArray[np.bool_]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _FILE = "speech/asr.yaml"
 #: What Whisper is given.
 _RATE = 16_000
-_NEEDED = ("config.json", "model.bin", "tokenizer.json", "vocabulary.txt")
+_NEEDED = ("config.json", "model.bin", "tokenizer.json")
+_VOCABULARY = re.compile(r"vocabulary\.(?:txt|json)")
 #: A piece of a file that a package carries in parts.
 _PART = re.compile(r"(.+)\.part(\d+)")
 
@@ -69,6 +70,8 @@ class Recogniser:
         with TemporaryDirectory(prefix="triagesim-asr-") as folder:
             path = Path(model) if "/" in model else _unpacked(model, Path(folder))
             missing = [name for name in _NEEDED if not (path / name).is_file()]
+            if not any(_VOCABULARY.fullmatch(file.name) for file in path.glob("*")):
+                missing.append("vocabulary.txt")
             if missing:
                 raise InputError(f"audio.transcribe.model: {path} has no {', '.join(missing)}")
             self._model = WhisperModel(str(path), device="cpu", compute_type="int8", cpu_threads=threads)
@@ -154,11 +157,12 @@ def _unpacked(model: str, folder: Path) -> Path:
 
 def _unpack(packages: Sequence[Path], folder: Path) -> None:
     """Write the needed files of some wheels into a folder; those in parts are put together in the order of packages."""
+    folder.mkdir(parents=True, exist_ok=True)
     for package in packages:
         with zipfile.ZipFile(package) as archive:
             for member in sorted(archive.namelist()):
                 name = Path(member).name
                 whole = part[1] if (part := _PART.fullmatch(name)) else name
-                if whole in _NEEDED:
+                if whole in _NEEDED or _VOCABULARY.fullmatch(whole):
                     with (folder / whole).open("ab") as file:
                         file.write(archive.read(member))
