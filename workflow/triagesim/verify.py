@@ -41,6 +41,8 @@ SOURCES = {
     "resolve_judge": (),
     "judge_completion": ("completion",),
     "render_audio": ("audio",),
+    "audio_manifests": (),
+    "transcribe": (),
     "manifest": (),
 }
 # Of the rules that `shards_per_job` makes of one.
