@@ -33,7 +33,7 @@ def main() -> None:
         for path, out in zip(episodes, scores, strict=True):
             write_scores(path, out)
     with timed(times, "tables"):
-        summarise(scores, pairings, folder / "cases.csv", [], Score(), folder / "metrics")
+        summarise(scores, pairings, folder / "cases.csv", [], [], Score(), folder / "metrics")
     graded = Graded(read_scores(scores[:1]), Score())
     with timed(times, "measures"):
         list(takewhile(lambda row: row[1] == "all", agreement("first", graded)))

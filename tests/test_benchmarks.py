@@ -214,6 +214,17 @@ def test_a_quick_run_prints_its_tables_and_what_they_were_measured_on(
     assert re.search(r"\d+ shared \S+ cores, load average", done.stdout)
 
 
+@pytest.mark.slow
+def test_a_quick_run_of_speech_compares_each_way_with_the_plain_loop() -> None:
+    done = run("--quick", script="speech.py")
+    assert done.returncode == 0, done.stderr
+    (rows,) = tables(done.stdout)
+    assert [row["engine"] for row in rows] == ["espeak"] * 3
+    assert len({row["speech s"] for row in rows}) == 1
+    assert rows[0]["throughput over the plain loop"] == "1.00"
+    assert all(float(row["real-time factor"]) > 0 for row in rows)
+
+
 @pytest.mark.parametrize("script", ["driver.py", "hosted.py", "prefix.py", "score.py", "steps.py", "personas.py"])
 def test_a_peer_that_is_not_there_is_one_clear_error(script: str) -> None:
     done = run("--quick", "--peer", sys.executable, script=script)

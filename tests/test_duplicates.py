@@ -6,7 +6,7 @@ import itertools
 import random
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialogues import episode, stored
@@ -27,6 +27,7 @@ def test_a_text_s_runs_are_all_its_stretches_of_so_many_words() -> None:
     assert shingles([], 3) == set()
 
 
+@settings(deadline=None)
 @given(SETS)
 def test_every_set_that_is_like_another_is_found_with_the_one_most_like_it(sets: list[frozenset[int]]) -> None:
     pairs = nearest(sets, LEAST)

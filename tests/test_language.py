@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialogues import CASE, baseline, episode, stored
@@ -53,8 +53,8 @@ def test_a_dialogue_s_measures_are_those_counted_by_hand() -> None:
         **{"pain_said": 6.0, "pain_recorded": 4, "pain_shift": 2.0, "level_shift": 0},
         # Fifty words, of which you, I'm, is and take come twice.
         **{"mattr": 46 / 50, "nurse_mattr": None, "patient_mattr": None},
-        # 50 words at 150 a minute; 0.3 before, 0.6 × 3, 0.45 × 3, 0.35 once, 1.5 for the pulse, 0.5 after.
-        "seconds": round(50 * 60 / 150 + 0.3 + 3 * 0.6 + 3 * 0.45 + 0.35 + 1.5 + 0.5, 1),
+        # 50 words at 150 a minute; 0.3 before, 0.6 × 3, 0.5 × 3, 0.4 once, 1.5 for each of two vital signs, 0.5 after.
+        "seconds": round(50 * 60 / 150 + 0.3 + 3 * 0.6 + 3 * 0.5 + 0.4 + 2 * 1.5 + 0.5, 1),
     }
     assert {name: found[name] for name in expected} == expected
     assert list(found) == list(FEATURES)
@@ -64,6 +64,16 @@ def test_an_urgent_final_level_and_a_missing_pain_score() -> None:
     found = features(episode(TALK[:2], final_triage=2, case={**CASE, "pain": "unable"}), [])
     assert found["level_shift"] == -1
     assert (found["pain_said"], found["pain_recorded"], found["pain_shift"]) == (None, None, None)
+
+
+def test_a_reply_that_asks_for_the_question_again_holds_no_pain_score() -> None:
+    asked = ("nurse", "How bad is the pain, zero to ten?")
+    said = [asked, ("patient", "One more time please, slow?"), asked, ("patient", "About four.")]
+    assert features(episode(said), [])["pain_said"] == 4
+    assert (
+        features(episode([("nurse", "Any fever?"), ("patient", "Four days now, and it's a 7/10.")]), [])["pain_said"]
+        == 7
+    )
 
 
 @pytest.mark.parametrize("changes", [{"algorithm": "ats"}, {"features": {"feedback": True}}, {"final_triage": None}])
@@ -124,6 +134,8 @@ def test_a_diagnosis_is_named_by_the_words_that_only_it_has(title: str, words: s
 def test_a_name_is_a_leak() -> None:
     said = [("nurse", "I'm Susan, your nurse."), ("patient", "Dr. Miller sent me. I took Panadol.")]
     assert leaks(said) == [("nurse_name", 0), ("patient_name", 0)]
+    takes = [("patient", "I take Lisinopril every day.")]
+    assert leaks(takes, case={**CASE, "medications": ["lisinopril"]}) == []
 
 
 def test_the_baseline_leaks_nothing() -> None:
@@ -154,6 +166,7 @@ def test_an_episode_of_another_simulator_without_some_keys_is_measured(missing: 
     assert row["words"] == ("0" if missing == "history" else "50")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["nurse", "patient"]), st.text(min_size=1, max_size=60)), max_size=6))
 def test_no_dialogue_breaks_the_measures(said: list[tuple[str, str]]) -> None:
     one = episode(said)

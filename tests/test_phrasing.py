@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from triagesim import phrasing
@@ -126,6 +126,7 @@ def test_lexical_diversity_is_the_mean_over_all_windows() -> None:
     assert phrasing.mattr(list("ab"), window=3) is None
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from("abcde"), min_size=4, max_size=40))
 def test_lexical_diversity_equals_the_definition(words: list[str]) -> None:
     windows = [words[place : place + 4] for place in range(len(words) - 3)]
@@ -133,6 +134,7 @@ def test_lexical_diversity_equals_the_definition(words: list[str]) -> None:
     assert phrasing.mattr(words, window=4) == pytest.approx(plain)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_breaks_a_measure(text: str) -> None:
     for measure in (phrasing.fillers, phrasing.repetitions, phrasing.repairs, phrasing.articles):

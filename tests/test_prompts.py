@@ -480,6 +480,19 @@ def test_a_patients_state_is_told_in_plain_words(state: str, drunk: str, words: 
     assert [word for word in ("clouded", "lose the thread", "slightly drunk", "slurred") if word in prompt] == words
 
 
+def test_what_was_made_for_one_persona_is_not_shown_to_another_with_the_same_facts() -> None:
+    facts = facts_for("patient", a_case(), age_group="adult", unwell="unwell")
+    other = {**PLAIN_PATIENT, "distress": "highly_distressed"}
+    assert other != PLAIN_PATIENT
+    shared = [text_of(PatientView(facts=facts, persona=who, dialogue=talk("Hello?"))) for who in (PLAIN_PATIENT, other)]
+    apart = [
+        text_of(PatientView(facts=facts.model_copy(), persona=who, dialogue=talk("Hello?")))
+        for who in (PLAIN_PATIENT, other)
+    ]
+    assert shared == apart
+    assert shared[0] != shared[1]
+
+
 # -- length
 
 

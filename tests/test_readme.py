@@ -81,7 +81,7 @@ def test_ci_runs_the_two_commands_of_the_first_screen_word_for_word() -> None:
 
 def test_every_command_is_one_that_a_test_runs() -> None:
     assert len(BY_HAND) == 3
-    others = {SHOW, "triagesim status", "triagesim @run.args", "triagesim --help"}
+    others = {SHOW, "triagesim status", "triagesim verify results", "triagesim @run.args", "triagesim --help"}
     assert set(commands("triagesim")) == {*BY_HAND, *others}
     assert set(commands("snakemake")) == {*PLANNED, "snakemake --configfile my-run.yaml", "snakemake --unlock"}
 

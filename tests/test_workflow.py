@@ -67,8 +67,9 @@ def jobs(text: str) -> dict[str, int]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Every file below a folder but the crate, in which clock times stand."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != "ro-crate-metadata.json")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def answers(folder: Path) -> set[str]:
@@ -245,9 +246,9 @@ def test_one_more_pairing_runs_only_itself_and_what_gathers(finished: Path) -> N
 
     edit(finished, one_more)
     planned = jobs(snakemake(finished, "snakemake -n"))
-    once = ("all", "summarise", "duplicates", "describe", "select_pool", "render_audio", "report")
-    gathering = dict.fromkeys(once, 1)
-    assert planned == {"resolve_pairing": 1, "simulate": 4, "score": 4, "language": 4, **gathering}
+    once = ("all", "summarise", "duplicates", "describe", "select_pool", "render_audio", "report", "export", "manifest")
+    shards = dict.fromkeys(("simulate", "score", "language", "measure"), 4)
+    assert planned == {"resolve_pairing": 1, **shards, **dict.fromkeys(once, 1)}
 
 
 def test_one_more_case_changes_the_episodes_of_one_shard_only(finished: Path) -> None:
@@ -266,9 +267,9 @@ def test_a_changed_answer_s_source_reruns_its_pairing(finished: Path) -> None:
     assert jobs(snakemake(finished, "snakemake -n"))["simulate"] == 4
 
 
-def test_other_intervals_rerun_the_summary_alone(finished: Path) -> None:
+def test_other_intervals_rerun_the_summary_and_what_shows_it(finished: Path) -> None:
     edit(finished, lambda config: config.update(score={"bootstrap": 300, "prevalence": [0.1, 0.2, 0.4, 0.2, 0.1]}))
-    assert jobs(snakemake(finished, "snakemake")) == {"summarise": 1, "all": 1}
+    assert jobs(snakemake(finished, "snakemake")) == {"summarise": 1, "report": 1, "manifest": 1, "all": 1}
     tidy = json.loads((finished / "results/metrics/metrics.json").read_text(encoding="utf-8"))
     assert tidy["score"]["bootstrap"] == 300
 

@@ -94,21 +94,32 @@ def simulate_inputs(wildcards):
     """Beside the shard: the order of the cases where the pairing is limited, and the weights that it needs."""
     pairing = PAIRINGS[wildcards.pairing]
     inputs = ["results/cases/cases.csv"] if pairing.limit is not None else []
-    for model in (seated.options for seated in pairing.models.values()):
-        if model.backend == "llamacpp" and not model.model.endswith(".gguf"):
-            inputs.append(f"results/models/{model.model}.json")
-    return sorted(set(inputs))
+    return inputs + weights_of(models_of(wildcards))
 
 
-def simulate_environment(wildcards):
+def models_of(wildcards):
+    """The models of a pairing, as the configuration describes them."""
+    return [seated.options for seated in PAIRINGS[wildcards.pairing].models.values()]
+
+
+def weights_of(models):
+    """The fetched weights that models need."""
+    return sorted(
+        {
+            f"results/models/{model.model}.json"
+            for model in models
+            if model.backend == "llamacpp" and not model.model.endswith(".gguf")
+        }
+    )
+
+
+def environment_of(models):
     """The environment with vLLM only where a model runs on it: it is large."""
-    models = [seated.options for seated in PAIRINGS[wildcards.pairing].models.values()]
     name = "vllm" if any(model.backend == "vllm" for model in models) else "core"
     return f"../../envs/{name}.yaml"
 
 
-def simulate_threads(wildcards):
+def threads_of(models):
     """All cores for a model that this machine runs itself, so that two shards don't share it or its GPU; else one."""
-    models = [seated.options for seated in PAIRINGS[wildcards.pairing].models.values()]
     here = any(model.backend in ("llamacpp", "vllm") for model in models)
     return workflow.cores or 1 if here else 1

@@ -25,8 +25,11 @@ rule summarise:
         ),
         pairings=expand("results/pairings/{pairing}.json", pairing=PAIRINGS),
         usage=expand(
-            "results/usage/{pairing}/{shard}.json", pairing=PAIRINGS, shard=SHARDS
+            "results/usage/{pairing}/{shard}.json",
+            pairing=[*PAIRINGS, *(f"_completion-{name}" for name in JUDGED)],
+            shard=SHARDS,
         ),
+        measures=MEASURES,
         selected="results/cases/cases.csv",
     output:
         report(
@@ -53,6 +56,7 @@ rule summarise:
             "bootstrap.py",
             "course_tables.py",
             "estimates.py",
+            "measured.py",
             "metric_tables.py",
             "score_rows.py",
             "scoring.py",
@@ -60,4 +64,4 @@ rule summarise:
         ),
     shell:
         "python {params.script:q} {input.scores} --pairings {input.pairings} --selected {input.selected}"
-        " --usage {input.usage} --score {params.score:q} --out-dir results/metrics > {log} 2>&1"
+        " --usage {input.usage} --measures {input.measures} --score {params.score:q} --out-dir results/metrics > {log} 2>&1"

@@ -29,8 +29,8 @@ rule simulate:
     log:
         "logs/simulate/{pairing}/{shard}.log",
     conda:
-        simulate_environment
-    threads: simulate_threads
+        lambda wildcards: environment_of(models_of(wildcards))
+    threads: lambda wildcards: threads_of(models_of(wildcards))
     params:
         script=SCRIPTS / "simulate.py",
         journal=lambda wildcards: f"{CONFIG.journal.dir}/{wildcards.pairing}",

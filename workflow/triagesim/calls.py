@@ -273,12 +273,20 @@ def call_key(seat: Seat, request: Request) -> str:
     """The journal key: model, form, sampling and seed of a call, and what is asked, hashed one after the other."""
     form = _form_of(request.output_type)
     more = "" if request.sampling is seat.sampling else dumps(request.sampling)
-    key = sha256(f"{seat.digest} {form} {request.seed} {more}\0".encode())
+    first, *others = [f"{message['role']}\0{message['content']}\0" for message in request.messages] or [""]
+    key = _begun(seat.digest, first).copy()
+    key.update(f"{form} {request.seed} {more}\0".encode())
     if seat.backend.reads == "view" and isinstance(request.view, BaseModel):
         key.update(request.view.model_dump_json().encode())
-    for message in request.messages:
-        key.update(f"{message['role']}\0{message['content']}\0".encode(errors="surrogatepass"))
-    return key.hexdigest()
+    for message in others:
+        key.update(message.encode(errors="surrogatepass"))
+    return str(key.hexdigest())
+
+
+@lru_cache(maxsize=4096)
+def _begun(seat: str, opening: str) -> Any:
+    """The hash over a seat and a first message, which most calls of an episode's role have in common."""
+    return sha256(f"{seat}\0{opening}".encode(errors="surrogatepass"))
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""The command `triagesim`: bare options simulate; a first word (`status`, `show`) is another task."""
+"""The command `triagesim`: bare options simulate; a first word (`status`, `show`, `verify`) is another task."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TASKS = {
     "status": "what is done, skipped, failed and spent, from the journals",
     "show": "print a dialogue",
+    "verify": "whether a run's results are what its episodes give",
 }
 
 
@@ -35,6 +36,10 @@ def main() -> None:
         from triagesim.show import main as show
 
         command(lambda: show(arguments[1:]))
+    if task == "verify":
+        from triagesim.verify import main as verify
+
+        command(lambda: verify(arguments[1:]))
     command(lambda: simulate(arguments))
 
 

@@ -28,6 +28,7 @@ Slug = Annotated[str, Field(pattern=rf"^{SLUG.pattern}$")]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(pattern=r"\S")]
+SplitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Sampling = dict[str, float | int | list[str]]
 Speculation = Literal["auto", "off", "reading", "full"]
 
@@ -247,6 +248,15 @@ class Simulation(Section):
     max_error_rate: Share = Field(0, description="share of a shard's episodes that may fail without failing the job")
 
 
+class Measures(Section):
+    """What is measured beside agreement."""
+
+    judge: str | None = Field(None, description="a model that judges whether each finished episode did its task")
+    sampling: Sampling = Field(default_factory=dict, description="of this judge, over the model's own")
+    max_error_rate: Share = Field(0, description="share of a shard's episodes that may go without its verdict")
+    reviews: str | None = Field(None, description="a review file: lines as clinicians would have them")
+
+
 class Score(Section):
     """How the figures of agreement are made."""
 
@@ -281,13 +291,57 @@ class Pool(Section):
     seed: int = Field(0, description="of the choice where there are more than a quota allows")
 
 
+class Xtts(Section):
+    """The engine that clones voices, whose weights have a licence that only the user can accept."""
+
+    model: str = Field(
+        "tts_models/multilingual/multi-dataset/xtts_v2", description="a folder, or a name that coqui-tts fetches"
+    )
+    accept_license: bool = Field(False, description="whether you accept the weights' licence (CPML: non-commercial)")
+    speakers: str = Field("resources/voices/xtts.yaml", description="whose recordings are cloned, with their consent")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="runtime: where it runs")
+    language: str = "en"
+    sampling: dict[
+        Literal["temperature", "length_penalty", "repetition_penalty", "top_k", "top_p"], Annotated[float, Field(gt=0)]
+    ] = Field(default_factory=dict, description="over the model's own")
+
+
 class Audio(Section):
     """What is spoken, and how."""
 
-    engine: Literal["espeak", "kokoro"] = Field("espeak", description="kokoro sounds better, espeak is instant")
+    engine: Literal["espeak", "kokoro", "xtts"] = Field(
+        "espeak", description="kokoro sounds better, espeak is instant, xtts clones recordings"
+    )
     pairings: list[str] | None = Field(None, description="only these pairings; all unless set")
     max_dialogues: Annotated[int, Field(ge=0)] | None = Field(None, description="shortest first; all unless set")
     shards: Positive = 1
+    channel: Literal["clean", "room", "telephone"] = Field("clean", description="what the voices pass through")
+    format: Literal["flac", "wav"] = "flac"
+    seed: int = Field(0, description="of casting, gaps, rooms and engine")
+    disjoint_splits: bool = Field(False, description="no voice is heard in two of dataset.splits")
+    max_error_rate: Share = Field(0, description="share of a shard's dialogues that may fail without failing the job")
+    workers: Positive = Field(1, description="runtime: processes that speak in a job, each with an engine of its own")
+    xtts: Xtts = Xtts()
+
+
+class Dataset(Section):
+    """What is handed on as a dataset, and how its patients are split."""
+
+    of: Literal["pool", "all"] = Field("pool", description="the pool's dialogues, or every finished one")
+    splits: dict[SplitName, Annotated[float, Field(ge=0)]] = Field(
+        {"train": 0.8, "dev": 0.1, "test": 0.1}, description="share of the patients by name of the split"
+    )
+    seed: int = 0
+    include_credentialed: bool = Field(False, description="also text that comes from credentialed or identifiable data")
+
+
+class Review(Section):
+    """What is given to clinicians, and where their files come back to."""
+
+    sample: Positive = Field(50, description="dialogues, as evenly over levels and pairings as they go")
+    repeats: Annotated[int, Field(ge=0)] = Field(5, description="of these shown twice, at most half of them")
+    seed: int = 0
+    returned: str = Field("results/review/returned", description="the folder of the filled-in files")
 
 
 class Journal(Section):
@@ -353,10 +407,13 @@ class Config(Section):
     models: dict[Slug, Model]
     pairings: Pairings
     simulation: Simulation = Simulation()
+    measures: Measures = Measures()
     shards: Positive = Field(4, description="jobs that a pairing is cut into")
     score: Score = Score()
     pool: Pool = Pool()
     audio: Audio = Audio()
+    dataset: Dataset = Dataset()
+    review: Review = Review()
     journal: Journal = Journal()
     budget: Budget = Budget()
     governance: Governance = Governance()
@@ -437,33 +494,48 @@ def _across(config: Config) -> Iterator[str]:
             yield f"{where}.name: {pairing.slug!r} is the name of pairings[{first - 1}] already; give each its own name"
         slugs.setdefault(pairing.slug.lower(), number + 1)
     yield from refused(config, config.data.provenance)
+    yield from _judge_of(config)
     if Path(os.path.normpath(config.journal.dir)).parts[:1] == ("results",):
         yield "journal.dir: lies in results/, which is deleted to start afresh; name a folder outside it"
+    if not any(config.dataset.splits.values()):
+        yield "dataset.splits: no share is above 0, as in {train: 0.8, dev: 0.1, test: 0.1}"
+    if config.audio.engine == "xtts" and not config.audio.xtts.accept_license:
+        yield (
+            "audio.xtts.accept_license: the engine xtts needs weights under the Coqui Public Model License, which "
+            "allows no commercial use; set it to true if you have read and accept it"
+        )
     for name in config.audio.pairings or []:
         if name not in (known := [p.slug for p in pairings]):
             yield f"audio.pairings: no pairing {name!r}{nearest(name, known)}; there are {', '.join(known)}"
 
 
 def refused(config: Config, provenance: Provenance) -> Iterator[str]:
-    """The hosted models of the pairings that data of this provenance may not be sent to."""
+    """The hosted models of the run that data of this provenance may not be sent to."""
     if provenance in OPEN:
         return
+    for where, name in _asked(config):
+        model = config.models.get(name)
+        if not isinstance(model, HostedModel) or not leaves(model):
+            continue
+        at = provider_of(model.base_url or OPENROUTER)
+        why_not = unattested(provenance, config.governance.attestations, at, model.model, dt.date.today())
+        if why_not is None:
+            continue
+        own = f", or set models.{name}.local: true if the endpoint runs on machines that may see the data"
+        yield (
+            f"{where}: data.provenance {provenance} may not be sent to the hosted model {name!r}"
+            f"{reason(provenance)}, and {why_not}; use a local model{own if isinstance(model, OpenAIModel) else ''}"
+        )
+
+
+def _asked(config: Config) -> Iterator[tuple[str, str]]:
+    """Every key that names a model which is asked, with that name."""
     for number, pairing in enumerate(config.expanded()):
         where = f"pairings[{number}]" if isinstance(config.pairings, list) else "pairings.grid"
-        for role in ("nurse", "patient", "judge"):
-            name = getattr(pairing, role)
-            model = config.models.get(name)
-            if not isinstance(model, HostedModel) or not leaves(model):
-                continue
-            at = provider_of(model.base_url or OPENROUTER)
-            why_not = unattested(provenance, config.governance.attestations, at, model.model, dt.date.today())
-            if why_not is None:
-                continue
-            own = f", or set models.{name}.local: true if the endpoint runs on machines that may see the data"
-            yield (
-                f"{where}.{role}: data.provenance {provenance} may not be sent to the hosted model {name!r}"
-                f"{reason(provenance)}, and {why_not}; use a local model{own if isinstance(model, OpenAIModel) else ''}"
-            )
+        named = {"nurse": pairing.nurse, "patient": pairing.patient, "judge": pairing.judge}
+        yield from ((f"{where}.{role}", name) for role, name in named.items() if name is not None)
+    if config.measures.judge is not None:
+        yield "measures.judge", config.measures.judge
 
 
 def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
@@ -477,6 +549,14 @@ def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
             continue
     if pairing.judge is None and (pairing.features or config.simulation.features).appearance:
         yield f"{where}.features.appearance: needs a dialogue master; name a judge"
+
+
+def _judge_of(config: Config) -> Iterator[str]:
+    name, known = config.measures.judge, list(config.models)
+    if name is not None and name not in known:
+        yield f"measures.judge: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
+    elif name is not None and isinstance(config.models[name], AgendaModel):
+        yield "measures.judge: the agenda is no language model and can't judge a dialogue as a whole; name one that is"
 
 
 def _explain(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:

@@ -24,11 +24,11 @@ from triagesim.environment import PARENT
 from triagesim.episode import Setup
 from triagesim.errors import InputError, StopRun, TriageSimError
 from triagesim.governance import notice, private_files
-from triagesim.journal import Tally, bucket, read_records, shard_lock
+from triagesim.journal import Tally, shard_lock
 from triagesim.jsonl import dumps, read_lines, write_json, write_jsonl, write_text
 from triagesim.limits import Limits, clear_mark, leave_mark
 from triagesim.simulation import run
-from triagesim.usage import Account, counted
+from triagesim.usage import counted, spent_on
 
 _BEGINNING = b'{"episode_id":'
 #: Who started this process; read at once, before it can be gone.
@@ -93,7 +93,7 @@ def write_shard(plan: Plan) -> None:
         with _marking(plan), contextlib.closing(_episodes(plan, plan.jobs)) as episodes:
             done = {episode["episode_id"]: episode for episode in progress.watch(episodes)}
         if plan.usage is not None:
-            write_json(plan.usage, _account(plan).as_json())
+            write_json(plan.usage, spent_on(plan.journal, [case.case_id for case, _ in plan.jobs], plan.names))
         failed = [episode for episode in done.values() if episode["status"] == "error"]
         if failed and len(failed) / len(plan.jobs) > plan.max_error_rate:
             listed = "\n".join(f"  {episode['episode_id']}: {episode['error']}" for episode in failed)
@@ -166,13 +166,6 @@ def _marking(plan: Plan) -> Iterator[None]:
         if root is not None and error.mark:
             leave_mark(root, f"{plan.title}: {error}")
         raise
-
-
-def _account(plan: Plan) -> Account:
-    """What the answers of this plan's episodes took, whichever run paid for them."""
-    folders = sorted({bucket(case.case_id) for case, _ in plan.jobs})
-    records = (record for name in folders for record in read_records(plan.journal / name))
-    return Account.of(records, set(plan.names))
 
 
 def errors_path(out: Path) -> Path:

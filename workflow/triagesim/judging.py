@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -112,3 +112,11 @@ class Edit(Answer):
     """The line that the master writes in a speaker's place."""
 
     utterance: _Said
+
+
+class Completion(Answer):
+    """Whether an episode achieved what the patient came for, and how well, from 1 (poorly) to 5 (very well)."""
+
+    reason: _Said
+    completed: bool
+    quality: Literal[1, 2, 3, 4, 5]

@@ -15,6 +15,7 @@ from triagesim.leaks import KINDS, Leak, leaks
 from triagesim.personas import ROLES, registry
 from triagesim.resources import load_yaml
 from triagesim.scoring import leaked_label, other_scale, score
+from triagesim.speech.dialogue import SETTINGS, kind_of
 
 HEAD = ("pairing", "episode_id", "case_id", "status", "algorithm", "acuity")
 #: The personas: a column a trait, and the patient's gender, which comes from the case.
@@ -124,21 +125,20 @@ def _sizes(lines: list[tuple[int, str, str]], history: Any) -> dict[str, Any]:
         "lines": len(lines),
         "turns": changes + 1 if lines else 0,
         "replies": speakers.count("patient"),
-        "seconds": round(60 * words / SPEAKING_RATE + _silence(speakers, measured), 1),
+        "seconds": round(60 * words / SPEAKING_RATE + _silence(lines, len(events)), 1),
         "vitals_tried": len(events),
         "vitals_measured": measured,
     }
 
 
-def _silence(speakers: list[str], measured: int) -> float:
-    """Seconds of pauses between the lines, as the spoken dialogue has them."""
-    pauses = load_yaml("speech/dialogue.yaml")["pauses"]
-    if not speakers:
+def _silence(lines: list[tuple[int, str, str]], taken: int) -> float:
+    """Seconds of pauses between the lines, as a spoken dialogue has them at its median gaps."""
+    settings = load_yaml(SETTINGS)
+    if not lines:
         return 0.0
-    changes = pairwise(speakers)
-    between = (pauses["same_speaker"] if one == other else pauses[f"{other}_reply"] for one, other in changes)
-    silence: float = pauses["first"] + sum(between) + measured * pauses["vital"] + pauses["last"]
-    return silence
+    gaps = {kind: gap["median"] for kind, gap in settings["gaps"].items()}
+    between = sum(gaps[kind_of(before, text, speaker)] for (_, before, text), (_, speaker, _) in pairwise(lines))
+    return float(settings["edges"]["first"] + between + taken * gaps["vital"] + settings["edges"]["last"])
 
 
 def _nurse(lines: list[tuple[int, str, str]]) -> dict[str, Any]:
@@ -239,7 +239,9 @@ def _pain_said(lines: list[tuple[int, str, str]]) -> float | None:
         if speaker == "nurse":
             question = f"{question} {text}"
             continue
-        found = pain_score(text, asked="pain_score" in ask(question).topics)
+        # "One more time, please" is no score.
+        asked = "pain_score" in ask(question).topics and not phrasing.asks_back(text)
+        found = pain_score(text, asked=asked)
         if found is not None:
             return found
         question = ""

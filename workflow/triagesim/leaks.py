@@ -34,6 +34,8 @@ def leaks(case: Mapping[str, Any], script: Mapping[str, Any], lines: list[tuple[
     """
     told = [str(value) for value in script.values() if value]
     known = " ".join([str(case.get("chief_complaint") or ""), *told])
+    # A medicine is written with a capital, and is no name.
+    medicines = " ".join(map(str, case.get("medications") or ()))
     diagnoses = [words for title in case.get("diagnoses") or () if (words := diagnosis_words(str(title)))]
     for turn, speaker, text in lines:
         if names_level(text) and (speaker == "nurse" or pattern("of_triage").search(plain(text))):
@@ -41,10 +43,11 @@ def leaks(case: Mapping[str, Any], script: Mapping[str, Any], lines: list[tuple[
         if speaker == "patient":
             if measured_number(text, known):
                 yield Leak("patient_vital", turn, text)
-            heard, before = set(tokens(text)), set(tokens(known))
-            if any(words <= heard and not words <= before for words in diagnoses):
+            heard = set(tokens(text))
+            named = [words for words in diagnoses if words <= heard]
+            if named and any(not words <= set(tokens(known)) for words in named):
                 yield Leak("patient_diagnosis", turn, text)
-        if next(names(text, known), None):
+        if next(names(text, f"{known} {medicines}"), None):
             yield Leak(f"{speaker}_name", turn, text)
         # What was said aloud is known from then on.
         known = f"{known} {text}"

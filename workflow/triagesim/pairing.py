@@ -108,6 +108,7 @@ def check_files(config: Config) -> Provenance:
         "data.source": config.data.source,
         "personas.patient.file": config.personas.patient.file,
         "personas.nurse.file": config.personas.nurse.file,
+        "measures.reviews": config.measures.reviews,
     }
     missing = [f"{key}: no file {path}" for key, path in named.items() if path and not find_path(path).exists()]
     if missing:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jinja2
 from pydantic import BaseModel
@@ -33,6 +33,7 @@ from triagesim.views import (
     ReadingView,
     ScriptView,
     Spoken,
+    TranscriptView,
     View,
 )
 
@@ -49,14 +50,24 @@ _PURPOSES: dict[type[BaseModel], str] = {
     PatientLineView: "patient_check",
     NurseLineView: "nurse_check",
     ReadingView: "reading",
+    TranscriptView: "completion",
 }
-# Who is asked for these purposes; for all others it is the judge.
-_ASKED: dict[str, Asked] = {"nurse": "nurse", "patient": "patient", "script": "script"}
+# Who is asked for these purposes; for all others it is the judge of the dialogue.
+_ASKED: dict[str, Asked | Literal["completion"]] = {
+    "nurse": "nurse",
+    "patient": "patient",
+    "script": "script",
+    "completion": "completion",
+}
 _EDITS: dict[type[BaseModel], str] = {PatientLineView: "patient_edit", NurseLineView: "nurse_edit"}
 # What a view holds from an episode's beginning to its end: all that the system message may show.
-_STATIC = {"algorithm", "facts", "persona", "appearance"}
+_STAYS = ("algorithm", "persona", "appearance")
+_STATIC = {*_STAYS, "facts"}
 # Where a template begins a new message: a line of its own. An example of an answer is shown that way.
 _NEW_MESSAGE = re.compile(r"^\[\[(user|assistant)\]\]$", re.MULTILINE)
+# What each of the last episodes' system messages were made of, and they themselves.
+_openings: dict[tuple[str, str, int], tuple[Any, list[Any], list[tuple[str, str]]]] = {}
+_MOST_OPENINGS = 4096
 _NO_MARKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")"})
 
 
@@ -70,17 +81,21 @@ def render(view: View, prompts: PromptSet) -> list[dict[str, str]]:
         purpose, known = _EDITS[type(seen)], {**seen.__dict__, "critique": view.critique}
     else:
         seen, purpose, known = view, _PURPOSES[type(view)], view.__dict__
-    episode = seen.model_dump_json(include=_STATIC)
     template = _template(prompts, f"{purpose}_step")
     # As `template.render` does, without its copies of what is known, which take a fifth of a call's time.
-    context = template.new_context({**template.environment.globals, **known}, shared=True)
+    environment = template.environment
+    everything = {**environment.globals, **known}
+    context = environment.context_class(environment, everything, template.name, template.blocks)
     step = "".join(template.root_render_func(context))
-    parts = [*_system(prompts, purpose, episode), *_messages("user", step)]
+    parts = [*_opening(seen, prompts, purpose), *_messages("user", step)]
     return [{"role": role, "content": content} for role, content in parts]
 
 
-def prompts_digest(prompts: PromptSet, role: Asked) -> str:
-    """A hash of all templates that a role's prompts are made of, and of how the scales word a level for the patient."""
+def prompts_digest(prompts: PromptSet, role: Asked | Literal["completion"]) -> str:
+    """A hash of all templates that a role's prompts are made of, and of how the scales word a level for the patient.
+
+    `completion` is what the judge of finished episodes is asked: it bears on no episode.
+    """
     folders = [RESOURCES / "prompts" / name for name in ("full", prompts)]
     files: dict[str, Path] = {path.name: path for folder in folders for path in folder.glob("*.j2")}
     parts = {
@@ -138,6 +153,23 @@ def _manner(persona: tuple[tuple[str, str], ...], role: Role, shown_by_one_line:
     )
 
 
+def _opening(view: View, prompts: str, purpose: str) -> list[tuple[str, str]]:
+    """The messages that stay the same through an episode.
+
+    An episode's views share one `facts`, by which what was made before is found; that nothing else of what stays the
+    same has changed is checked.
+    """
+    facts, stays = getattr(view, "facts", None), [getattr(view, name, None) for name in _STAYS]
+    place = (prompts, purpose, id(facts))
+    made = _openings.get(place)
+    if made is None or made[0] is not facts or made[1] != stays:
+        made = facts, stays, _system(prompts, purpose, view.model_dump_json(include=_STATIC))
+        if len(_openings) >= _MOST_OPENINGS:
+            _openings.pop(next(iter(_openings)), None)
+        _openings[place] = made
+    return made[2]
+
+
 @lru_cache(maxsize=4096)
 def _system(prompts: str, purpose: str, episode: str) -> list[tuple[str, str]]:
     """The messages that stay the same through an episode; `episode`: what they may show, as JSON."""
@@ -165,6 +197,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
+        auto_reload=False,
     )
     environment.filters |= {"data": as_data, "lines": lines, "fields": fields, "taken": taken, "manner": manner}
     return environment

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from triagesim.backends import share_devices
 from triagesim.calls import Seat
@@ -20,6 +20,9 @@ from triagesim.journal import Journal
 from triagesim.limits import Limits
 from triagesim.personas import Persona, Pool
 from triagesim.requests import ROLES, Role
+
+J = TypeVar("J")
+R = TypeVar("R")
 
 NO_FEATURES = Features()
 #: Seconds that paid calls in flight get to be answered when a run ends.
@@ -122,16 +125,37 @@ def run(
     Raises:
         StopRun: from any of them; the others are stopped, and all that was answered is in the journal.
     """
-
     bounds = limits or Limits()
 
+    def open_journal() -> Journal:
+        return Journal(journal, [case.case_id for case, _ in jobs], bounds.tally, setup.spec)
+
+    async def one(job: tuple[Case, int], book: Journal) -> dict[str, Any]:
+        return await play(*job, setup, book, bounds)
+
+    return side_by_side(jobs, one, open_journal, concurrency, bounds)
+
+
+def side_by_side(
+    jobs: Sequence[J],
+    one: Callable[[J, Journal], Awaitable[R]],
+    open_journal: Callable[[], Journal],
+    concurrency: int,
+    bounds: Limits,
+) -> Generator[R]:
+    """Do `one` for every job, at most `concurrency` at once, and yield the results as they come.
+
+    Raises:
+        StopRun: from any of them; the others are stopped, and all that was answered is in the journal.
+    """
+
     async def work(emit: Callable[[Any], None]) -> None:
-        book = await asyncio.to_thread(Journal, journal, [case.case_id for case, _ in jobs], bounds.tally, setup.spec)
+        book = await asyncio.to_thread(open_journal)
         waiting = iter(jobs)
 
         async def worker() -> None:
-            for case, number in waiting:
-                emit(await play(case, number, setup, book, bounds))
+            for job in waiting:
+                emit(await one(job, book))
                 await asyncio.sleep(0)  # a backend that never waits must not keep a stop from being heard
 
         workers = [asyncio.ensure_future(worker()) for _ in range(min(concurrency, len(jobs)))]

@@ -15,6 +15,7 @@ from triagesim.config import Score
 from triagesim.errors import InputError
 from triagesim.governance import attributions
 from triagesim.jsonl import read_lines, write_json, write_table
+from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
 from triagesim.scoring import summarize_scores
 
@@ -30,6 +31,7 @@ def summarise(
     pairings: Iterable[Path],
     selected: Path,
     usage: Iterable[Path],
+    measures: Iterable[Path],
     options: Score,
     out_dir: Path,
 ) -> list[dict[str, Any]]:
@@ -38,6 +40,7 @@ def summarise(
 
     Args:
         usage: what each shard took, `<pairing>/<shard>.json`.
+        measures: the measures of each shard's episodes (`triagesim.measured`).
 
     Raises:
         InputError: the episodes don't add up to the selected cases; the text names what is missing or too much.
@@ -46,6 +49,9 @@ def summarise(
     from triagesim.score_rows import Scores, columns, read_scores
 
     scored = read_scores(scores).by("pairing")
+    measured: dict[str, list[dict[str, Any]]] = {}
+    for path in measures:
+        measured.setdefault(path.parent.name, []).extend(read_table(path))
     cases = [row["case_id"] for row in read_table(selected, raw=True)]
     rows, by_pairing = [], {}
     for path in pairings:
@@ -53,7 +59,7 @@ def summarise(
         by_pairing[pairing.name] = scored.get(pairing.name, Scores({name: [] for name in columns()}))
         found = by_pairing[pairing.name].rows()
         _assert_complete(pairing, found, cases)
-        rows.append(_row(pairing, found))
+        rows.append({**_row(pairing, found), **rates(measured.get(pairing.name, ()))})
     write_tables(by_pairing, options, out_dir)
     write_table(out_dir / "summary.csv", list(rows[0]), [row.values() for row in rows])
     write_json(out_dir / "summary.json", {"cases": len(cases), "pairings": rows})

@@ -163,7 +163,9 @@ class Talk:
         if not news:
             return self
         record = {**self.record, **news}
-        return self._with(record=record, state=replace(self.state, record_open=UNKNOWN in record.values()))
+        still_open = UNKNOWN in record.values()
+        state = self.state if self.state.record_open == still_open else replace(self.state, record_open=still_open)
+        return self._with(record=record, state=state)
 
     def nurse_view(self, options: Allowed, redraft: Redraft | None = None) -> NurseView:
         """For the nurse's next step; with `redraft`, for the same step anew."""

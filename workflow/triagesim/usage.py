@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from triagesim.journal import bucket, read_records
 from triagesim.requests import Usage
 
 
@@ -67,6 +69,13 @@ class Account:
             self.ended[name] = record["done"]
         elif "gave_up" in record:
             self.given_up[name] += 1
+
+
+def spent_on(journal: Path, cases: Iterable[str], episodes: Iterable[str]) -> dict[str, Any]:
+    """What the answers of some episodes took, whichever run paid for them; `cases`: the ids of their cases."""
+    folders = sorted({bucket(case) for case in cases})
+    records = (record for name in folders for record in read_records(journal / name))
+    return Account.of(records, set(episodes)).as_json()
 
 
 def counted(failures: Counter[str]) -> list[str]:

@@ -215,8 +215,21 @@ class ReadingView(_View):
     record: dict[str, str]
 
 
+class TranscriptView(_View):
+    """For the judgement whether a finished episode did what the patient came for; no fact of the case beside the talk.
+
+    Attributes:
+        request: the complaint that the patient came with.
+        result: the nurse's decision in words; None where it made none.
+    """
+
+    request: str
+    dialogue: tuple[Spoken, ...]
+    result: str | None
+
+
 MasterView = ArrivalView | ScriptView | AppearanceView | PatientLineView | NurseLineView | EditView | ReadingView
-View = NurseView | PatientView | MasterView
+View = NurseView | PatientView | MasterView | TranscriptView
 
 
 def facts_for(viewer: Viewer, case: Case, *, age_group: str | None, unwell: str) -> Facts:
