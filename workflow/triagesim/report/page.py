@@ -22,8 +22,9 @@ from triagesim.resources import RESOURCES, load_yaml
 from triagesim.sampling import WEIGHTS_HEADER
 from triagesim.summary import read_table
 
-#: Characters of packed dialogues that the page holds itself; with more they lie in files beside it, one a chunk.
-HELD = 4_000_000
+#: Characters of packed dialogues that the page holds itself: about 11,000, with which it still loads at once
+#: (benchmarks/README.md). With more they lie in files beside it, one a chunk.
+HELD = 16_000_000
 
 _FOLDER = RESOURCES / "report"
 
