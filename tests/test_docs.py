@@ -159,7 +159,8 @@ def test_the_case_that_is_shown_is_one() -> None:
 
 
 def test_every_quoted_error_stands_in_the_code() -> None:
-    code = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "workflow").rglob("*.py")))
+    files = [path for folder in ("workflow", "profiles") for path in sorted((ROOT / folder).rglob("*.py"))]
+    code = "".join(path.read_text(encoding="utf-8") for path in files)
     joined = re.sub(r'"\s*\n\s*f?"', "", code)
     quoted = [error for cells in tables(GUIDE, "Error") for error in CODE.findall(cells[0])]
     assert quoted

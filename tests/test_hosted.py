@@ -266,6 +266,28 @@ def test_the_argument_counts_before_the_environment_and_that_before_dotenv(monke
     assert keys == ["from-argument", "from-environment", "from-file"]
 
 
+def test_a_file_of_keys_that_the_run_names_counts_instead_of_dotenv(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".env").write_text("OPENAI_API_KEY=from-dotenv\n", encoding="utf-8")
+    Path("keys").write_text("OPENAI_API_KEY=from-keys\n", encoding="utf-8")
+    Path("keys").chmod(0o600)
+    monkeypatch.setenv("TRIAGESIM_KEY_FILE", "keys")
+    with FaultServer() as server:
+        outcome(server, api_key=None)
+        assert server.asked[0].authorization == "Bearer from-keys"
+
+
+@pytest.mark.parametrize(("mode", "said"), [(0o640, "others may read keys; chmod 600 keys"), (None, "is no file keys")])
+def test_a_file_of_keys_is_there_and_its_owner_s_alone(
+    monkeypatch: pytest.MonkeyPatch, mode: int | None, said: str
+) -> None:
+    if mode:
+        Path("keys").touch()
+        Path("keys").chmod(mode)
+    monkeypatch.setenv("TRIAGESIM_KEY_FILE", "keys")
+    with pytest.raises(InputError, match=said):
+        asyncio.run(OpenRouter("m").start())
+
+
 @pytest.mark.parametrize("key", ["two words", "schlüssel", "line\nbreak"])
 def test_what_can_be_no_key_is_refused_without_repeating_it(key: str) -> None:
     with pytest.raises(InputError, match="characters that no key has") as caught:

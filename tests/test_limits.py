@@ -26,7 +26,7 @@ from triagesim import simulate
 from triagesim.backends.hosted import OpenAICompatible
 from triagesim.calls import Seat
 from triagesim.config import check_config
-from triagesim.drive import Plan, TooManyErrors, write_shard
+from triagesim.drive import Plan, TooManyErrors, write_shards
 from triagesim.engine import as_backend
 from triagesim.episode import Setup
 from triagesim.journal import read_records
@@ -486,7 +486,7 @@ def test_a_rate_that_is_just_met_is_no_failure(tmp_path: Path, monkeypatch: pyte
     for rate in (0.28, 0.29):
         plan = Plan(jobs, setup, tmp_path / f"{rate}.jsonl", tmp_path / "journal", "rate", max_error_rate=rate)
         with pytest.raises(TooManyErrors, match="29 of 100") if rate == 0.28 else nullcontext():
-            write_shard(plan)
+            write_shards([plan])
         assert plan.out.exists() is (rate == 0.29)
 
 

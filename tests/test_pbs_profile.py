@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROFILE = ROOT / "profiles" / "pbs"
+RECORDED = ROOT / "tests" / "data" / "qstat"  # answers of OpenPBS 23.06 to qstat -x -f -F json
 PRO, SLURM = "pbs_version = 23.06.06", "Unknown option: version"
 LOST: dict[str, Any] = {"stderr": "qstat: Unknown Job Id 46.server", "code": 153}
 MUTE: dict[str, Any] = {"stderr": "qstat: cannot connect to server", "code": 111}
@@ -209,6 +210,99 @@ def test_each_job_has_a_short_name_its_own_log_and_never_starts_twice(here: Path
     assert (here / "logs/pbs").is_dir()
 
 
+def test_a_further_try_has_a_log_of_its_own(here: Path) -> None:
+    begun(gained=True)
+    submit(job(resources={"attempt": 2}))
+    words = calls("qsub")[-1]
+    assert words[words.index("-o") + 1] == str(here / "logs/pbs/simulate.a.b.3-of-20.try-2.log")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_the_server_s_log_is_as_private_as_the_run_s_files(here: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        submit(job())
+    finally:
+        os.umask(before)
+    (words,) = calls("qsub")
+    assert words[words.index("-W") + 1] == f"umask={mask:03o}"
+
+
+# What a job gets of the environment
+
+
+def exported() -> dict[str, str]:
+    """What the jobs find in their environment file."""
+    path = Path(".snakemake/pbs/environment.sh")
+    assert path.stat().st_mode & 0o777 == 0o600
+    done = subprocess.run(["env", "-i", "bash", "-c", f". {path}; env -0"], capture_output=True, text=True, check=True)
+    return dict(each.split("=", 1) for each in done.stdout.rstrip("\0").split("\0"))
+
+
+def test_the_server_is_told_no_variable_but_the_walltime(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-never-in-a-job-record")
+    submit(job(resources={"runtime": 90}))
+    (words,) = calls("qsub")
+    assert "-V" not in words
+    assert [words[place + 1] for place, word in enumerate(words) if word == "-v"] == ["TRIAGESIM_WALLTIME=5400"]
+    assert "sk-never" not in json.dumps(words)
+
+
+def test_a_job_finds_the_named_variables_and_no_secret(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"LD_LIBRARY_PATH": "/opt/cuda lib/$x'", "HF_HOME": "/scratch/a", "CONDA_PREFIX": "/opt/c\nd"}
+    hidden = {"HF_TOKEN": "a", "OPENAI_API_KEY": "b", "CONDA_PASSWORD": "c", "https_proxy": "http://me:pw@proxy:3128"}
+    for name, value in (given | hidden | {"MY_OWN": "d", "http_proxy": "http://proxy:3128"}).items():
+        monkeypatch.setenv(name, value)
+    submit(job())
+    found = exported()
+    assert given.items() <= found.items()
+    assert found["http_proxy"] == "http://proxy:3128"
+    assert not found.keys() & {*hidden, "MY_OWN"}
+    assert found["PATH"] == os.environ["PATH"]
+
+
+def test_a_secret_that_is_named_for_the_jobs_is_refused(here: Path) -> None:
+    shutil.copytree(PROFILE, here / "own")
+    with (here / "own/environment.txt").open("a") as names:
+        names.write("OPENAI_API_KEY\n")
+    Path("job.sh").write_text(f"# properties = {json.dumps(job())}\n")
+    done = subprocess.run([here / "own/submit.py", "job.sh"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "OPENAI_API_KEY looks like a secret; jobs read keys from .env" in done.stderr
+    assert calls("qsub") == []
+
+
+# Tries
+
+
+def begun(gained: bool) -> None:
+    """The first try of a job, which is over now."""
+    submit(job(resources={"attempt": 1}))
+    if gained:
+        Path(".snakemake/pbs/46.gained").touch()
+    leave_exit_code(1)
+    answer("qsub", stdout="47.server")
+
+
+def test_a_job_that_got_on_is_tried_again(here: Path) -> None:
+    begun(gained=True)
+    assert submit(job(resources={"attempt": 2})).stdout == "47.server\n"
+
+
+def test_a_job_that_gained_nothing_is_not_tried_again_and_says_where_to_look(here: Path) -> None:
+    begun(gained=False)
+    done = submit(job(resources={"attempt": 2}))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "job 46.server gained no answer or ended in an error" in done.stderr
+    assert "logs/pbs/simulate.a.b.3-of-20.log says why" in done.stderr
+    assert len(calls("qsub")) == 1
+
+
+def test_a_new_start_of_snakemake_tries_whatever_came_before(here: Path) -> None:
+    begun(gained=False)
+    assert submit(job(resources={"attempt": 1})).stdout == "47.server\n"
+
+
 def test_a_group_of_jobs_is_submitted_too(here: Path) -> None:
     group = {"type": "group", "groupid": "scores", "jobid": "f0e1", "input": None, "output": None, "threads": 2}
     assert limits(group | {"resources": {"mem_mb": 500, "runtime": 5}}) == [
@@ -340,6 +434,38 @@ def test_a_pbs_pro_state_is_read_right(here: Path, attributes: dict[str, Any], e
         assert attributes.get("comment", "46.server") in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *[("H", "running"), ("R", "running"), ("F_ok", "success"), ("F_exit7", "failed"), ("F_walltime", "failed")],
+        *[("F_qdel", "failed"), ("F_qdel_trap", "failed"), ("Q", "failed")],  # Q asks for a GPU that isn't there
+    ],
+)
+def test_what_a_real_server_answered_is_read_right(here: Path, name: str, expected: str) -> None:
+    recorded = (RECORDED / f"{name}.json").read_text()
+    ((number, attributes),) = json.loads(recorded)["Jobs"].items()
+    answer("qstat", stdout=recorded)
+    done = status(number)
+    assert (done.returncode, done.stdout) == (0, f"{expected}\n")
+    if expected == "failed":
+        assert attributes["comment"] in done.stderr
+    assert (calls("qdel") == [[number]]) == (name == "Q")
+
+
+@pytest.mark.parametrize("name", ["F_ok", "F_exit7"])
+def test_the_request_of_the_recorded_job_is_what_we_ask_for(here: Path, name: str) -> None:
+    (attributes,) = json.loads((RECORDED / f"{name}.json").read_text())["Jobs"].values()
+    asked, walltime = limits(job(resources={"gpu_model": "H200", "mem_mb": 128 * 1024}))
+
+    def chunk(text: str) -> dict[str, str]:
+        return dict(part.split("=") for part in text.removeprefix("select=").removeprefix("1:").split(":"))
+
+    granted = chunk(attributes["schedselect"])
+    assert chunk(asked) | {"mem": "128gb"} == granted
+    if name == "F_ok":
+        assert walltime == f"walltime={attributes['Resource_List']['walltime']}"
+
+
 def test_a_deleted_job_failed_though_it_left_exit_code_zero(here: Path) -> None:
     leave_exit_code(0)
     answer("qstat", **reported(job_state="F", substate=91, Exit_status=0))
@@ -465,7 +591,7 @@ def test_a_job_leaves_its_exit_code_in_the_submitting_folder(
 ) -> None:
     for name in ("PBS_JOBID", "SLURM_JOB_ID", "PBS_O_WORKDIR"):
         monkeypatch.delenv(name, raising=False)
-    Path(".snakemake/pbs").mkdir(parents=True)
+    leave_environment()
     Path("script").write_text((PROFILE / "jobscript.sh").read_text().format(properties="{}", exec_job=f"(exit {code})"))
     start = here / "bin" if variable == "PBS_JOBID" else here
     environment = os.environ | {variable: "46.server", "PBS_O_WORKDIR": str(here)}
@@ -474,8 +600,26 @@ def test_a_job_leaves_its_exit_code_in_the_submitting_folder(
     assert Path(".snakemake/pbs/46.exit").read_text() == f"{code}\n"
 
 
-def test_a_job_that_is_told_to_stop_leaves_143(here: Path) -> None:
+@pytest.mark.parametrize(("walltime", "left"), [("7200", 7200), ("0", None), (None, None)])
+def test_a_job_knows_what_it_is_told_and_when_its_walltime_ends(here: Path, walltime: str | None, left: int) -> None:
+    leave_environment("export HF_HOME=/scratch/hub\n")
+    wanted = 'echo "$HF_HOME ${TRIAGESIM_JOB_END:-0} $(date +%s) $TRIAGESIM_GAINED" > told'
+    script = (PROFILE / "jobscript.sh").read_text().format(properties="{}", exec_job=wanted)
+    given = {"PBS_JOBID": "46.server"} | ({"TRIAGESIM_WALLTIME": walltime} if walltime else {})
+    subprocess.run(["bash", "-c", script], env=os.environ | given, check=True, timeout=60)
+    home, end, now, gained = Path("told").read_text().split()
+    assert (home, gained) == ("/scratch/hub", str(here / ".snakemake/pbs/46.gained"))
+    assert (int(end) == 0) if left is None else (0 <= int(now) + left - int(end) < 60)
+
+
+def leave_environment(text: str = "") -> None:
+    """What submit.py leaves for the jobs."""
     Path(".snakemake/pbs").mkdir(parents=True)
+    Path(".snakemake/pbs/environment.sh").write_text(text)
+
+
+def test_a_job_that_is_told_to_stop_leaves_143(here: Path) -> None:
+    leave_environment()
     script = (PROFILE / "jobscript.sh").read_text().format(properties="{}", exec_job="kill $$; echo went on")
     done = subprocess.run(
         ["bash", "-c", script], env=os.environ | {"PBS_JOBID": "46.server"}, capture_output=True, text=True, timeout=60

@@ -17,7 +17,7 @@ import yaml
 from triagesim.cases import load_cases
 from triagesim.cli import make_plan, parser
 from triagesim.config import check_config
-from triagesim.drive import Plan, write_shard
+from triagesim.drive import Plan, write_shards
 from triagesim.jsonl import read_lines
 
 ROOT = Path(__file__).parents[1]
@@ -137,12 +137,12 @@ def test_a_snippet_is_a_run_that_snakemake_plans(tmp_path: Path, snippet: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [*PLANNED, f"{PLANNED[1]} --set-resources simulate:gpu=1"])
+@pytest.mark.parametrize("command", [*PLANNED, f"{PLANNED[1]} --set-resources simulate:gpu_model=H200"])
 def test_a_documented_snakemake_command_plans_the_run(tmp_path: Path, command: str) -> None:
     assert all(f"`{part}`" in README for part in re.split(r" (?=--set)", command))
     planned = plan_with(command.replace("--profile pbs", f"--profile {ROOT / 'pbs'}"), tmp_path)
     assert "results/pool.jsonl" in planned
-    assert ("gpu=1" in planned) == ("gpu=1" in command)
+    assert ("gpu_model=H200" in planned) == ("gpu_model=H200" in command)
 
 
 def test_the_sweep_gives_the_pairings_that_it_shows() -> None:
@@ -157,7 +157,7 @@ def test_a_dialogue_is_shown_and_the_journal_is_summed_up(tmp_path: Path) -> Non
     options = ["--model", "agenda", "--cases", str(VIGNETTES), "--out", "x.jsonl"]
     setup = replace(make_plan(parser().parse_args(options)).setup, pairing="agenda")
     out = tmp_path / "results" / "episodes" / "agenda" / "1-of-1.jsonl"
-    write_shard(Plan([(case, 0)], setup, out, tmp_path / "journal" / "agenda", "simulate agenda"))
+    write_shards([Plan([(case, 0)], setup, out, tmp_path / "journal" / "agenda", "simulate agenda")])
     [episode] = episodes_in(out)
     shown = run(SHOW, tmp_path)
     assert all(line["text"] in shown for line in episode["transcript"])

@@ -22,9 +22,13 @@ rule render_audio:
         errors="results/audio/errors-{shard}.jsonl",
     log:
         "logs/render_audio/{shard}.log",
+    benchmark:
+        "logs/benchmarks/render_audio/{shard}.tsv"
     conda:
         "../../envs/audio.yaml" if CLONED else "../../envs/core.yaml"
     threads: CONFIG.audio.workers
+    resources:
+        gpu=int(CLONED and CONFIG.audio.xtts.device != "cpu"),
     params:
         script=SCRIPTS / "render_audio.py",
         store=f"{CONFIG.journal.dir}/_speech",

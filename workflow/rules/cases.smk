@@ -23,6 +23,8 @@ rule build_cases:
         notice="results/NOTICE.txt",
     log:
         "logs/build_cases.log",
+    benchmark:
+        "logs/benchmarks/build_cases.tsv"
     conda:
         "../../envs/core.yaml"
     params:

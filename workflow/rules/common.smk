@@ -3,6 +3,7 @@ import json
 import shlex
 
 from triagesim.config import check_config
+from triagesim.demand import demand
 from triagesim.environment import code_digest, prepare
 from triagesim.governance import OPEN, close_folders
 from triagesim.jsonl import digest, write_json
@@ -119,7 +120,38 @@ def environment_of(models):
     return f"../../envs/{name}.yaml"
 
 
+def shards_of_jobs():
+    """The shards that share a job, job by job; with one shard a job that is a single entry with the wildcard."""
+    size = CONFIG.shards_per_job
+    if size == 1:
+        return [["{shard}"]]
+    return [SHARDS[start : start + size] for start in range(0, len(SHARDS), size)]
+
+
+def given_resources(rule):
+    """What --set-resources says of a rule, for rules that are made from it under other names."""
+    given = workflow.resource_settings.overwrite_resources.get(rule, {})
+    return {name: getattr(value, "raw", value) for name, value in given.items()}
+
+
+def resources_of(models):
+    """What a job asks of a cluster in which models run; `models`: of its wildcards."""
+    return {
+        "ncpus": lambda wildcards: demand(models(wildcards)).cpus,
+        "gpu": lambda wildcards: demand(models(wildcards)).gpus,
+        "mem_mb": lambda wildcards: demand(models(wildcards)).memory_mb,
+        "runtime": 120,
+    }
+
+
 def threads_of(models):
-    """All cores for a model that this machine runs itself, so that two shards don't share it or its GPU; else one."""
-    here = any(model.backend in ("llamacpp", "vllm") for model in models)
-    return workflow.cores or 1 if here else 1
+    """On this machine more than half of its cores for a model that runs here, so that no two jobs share a GPU.
+
+    The baseline and hosted models still run beside it, but for a model on the CPU, which takes every core. A cluster's
+    scheduler keeps jobs apart by itself.
+    """
+    needs = demand(models)
+    if workflow.nodes or workflow.remote_exec or needs.cpus == 1:
+        return 1
+    cores = workflow.cores or 1
+    return cores // 2 + 1 if needs.gpus else cores

@@ -17,6 +17,7 @@ rule fetch:
         "results/models/{model}.json",
     log:
         "logs/fetch/{model}.log",
+    retries: 0  # a profile's retries are for a cluster's jobs
     conda:
         "../../envs/core.yaml"
     params:

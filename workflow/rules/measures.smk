@@ -41,6 +41,8 @@ rule judge_completion:
     conda:
         lambda wildcards: environment_of([CONFIG.models[CONFIG.measures.judge]])
     threads: lambda wildcards: threads_of([CONFIG.models[CONFIG.measures.judge]])
+    resources:
+        **resources_of(lambda wildcards: [CONFIG.models[CONFIG.measures.judge]]),
     params:
         script=SCRIPTS / "judge_completion.py",
         journal=lambda wildcards: f"{CONFIG.journal.dir}/_completion-{wildcards.pairing}",

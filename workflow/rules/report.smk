@@ -23,6 +23,7 @@ rule report:
         episodes=episodes_of_run(),
         pool="results/pool.jsonl",
         audio=AUDIO,
+        weights=expand("results/personas/{role}.weights.csv", role=["patient", "nurse"]),
     output:
         page=report(
             "results/report.html",
@@ -49,4 +50,4 @@ rule report:
     shell:
         "python {params.script:q} --tables {input.tables} --flow {input.flow} --selected {input.selected}"
         " --pairings {input.pairings} --episodes {input.episodes} --pool {input.pool} --audio {input.audio}"
-        " --out {output.page} --data {output.data} > {log} 2>&1"
+        " --weights {input.weights} --out {output.page} --data {output.data} > {log} 2>&1"

@@ -16,7 +16,7 @@ from triagesim.completion import Judge, Judging, judge_shard
 from triagesim.config import HostedAttestation
 from triagesim.console import command
 from triagesim.drive import stoppable
-from triagesim.environment import RUNTIME
+from triagesim.environment import RUNTIME, time_limit
 from triagesim.limits import Limits
 
 
@@ -45,7 +45,7 @@ def main() -> None:
         args.max_error_rate,
         Limits(Path(runtime.get("journals") or args.journal.parent), **runtime.get("budget", {})),
     )
-    with stoppable(runtime.get("time_limit")):
+    with stoppable(time_limit(runtime.get("time_limit"))):
         judge_shard(task)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from triagesim.cases import Case
 from triagesim.engine import close_backends
-from triagesim.environment import PARENT
+from triagesim.environment import GAINED, PARENT
 from triagesim.episode import Setup
 from triagesim.errors import InputError, StopRun, TriageSimError
 from triagesim.governance import notice, private_files
@@ -81,27 +81,52 @@ class Plan:
         return {case.provenance for case, _ in self.jobs if case.provenance is not None}
 
 
-def write_shard(plan: Plan) -> None:
-    """Simulate all jobs and write them in order, whole or not at all.
+def write_shards(plans: list[Plan]) -> None:
+    """Simulate the jobs of one shard or several and write each shard in order, whole or not at all.
+
+    Several share engines and `concurrency`: no engine waits for the last episode of a shard. A shard is written as soon
+    as its last episode is done, whatever becomes of the others.
+
+    Args:
+        plans: of one pairing, alike but for `jobs`, `out`, `title` and `usage`.
 
     Raises:
-        TooManyErrors: more than `max_error_rate` of them failed; nothing is written.
-        StopRun: from a call, or another driver holds this shard.
+        TooManyErrors: in a shard, more than `max_error_rate` of them failed; that one isn't written.
+        StopRun: from a call, or another driver holds one of the shards.
     """
-    with _alone(plan):
-        progress = Progress(plan.title, len(plan.jobs), plan.limits.tally)
-        with _marking(plan), contextlib.closing(_episodes(plan, plan.jobs)) as episodes:
-            done = {episode["episode_id"]: episode for episode in progress.watch(episodes)}
-        if plan.usage is not None:
-            write_json(plan.usage, spent_on(plan.journal, [case.case_id for case, _ in plan.jobs], plan.names))
-        failed = [episode for episode in done.values() if episode["status"] == "error"]
-        if failed and len(failed) / len(plan.jobs) > plan.max_error_rate:
-            listed = "\n".join(f"  {episode['episode_id']}: {episode['error']}" for episode in failed)
-            raise TooManyErrors(
-                f"{plan.title}: {len(failed)} of {len(plan.jobs)} episodes failed, more than max_error_rate="
-                f"{plan.max_error_rate:g}. All other answers are kept; the same command asks these anew.\n{listed}"
-            )
-        write_jsonl(plan.out, [done[name] for name in plan.names])
+    with contextlib.ExitStack() as held:
+        for plan in plans:
+            held.enter_context(_alone(plan))
+        one, jobs = plans[0], [job for plan in plans for job in plan.jobs]
+        title = one.title if len(plans) == 1 else f"{one.title} and {len(plans) - 1} more"
+        shard_of = {name: number for number, plan in enumerate(plans) for name in plan.names}
+        done: list[dict[str, dict[str, Any]]] = [{} for _ in plans]
+        problems = [problem for plan in plans if not plan.jobs and (problem := _write(plan, {}))]
+        progress = Progress(title, len(jobs), one.limits.tally)
+        with _marking(one), contextlib.closing(_episodes(one, jobs)) as episodes:
+            for episode in progress.watch(episodes):
+                number = shard_of[episode["episode_id"]]
+                done[number][episode["episode_id"]] = episode
+                if len(done[number]) == len(plans[number].jobs):
+                    problems.append(_write(plans[number], done[number]))
+                    done[number] = {}
+        if any(problems):
+            raise TooManyErrors("\n".join(filter(None, problems)))
+
+
+def _write(plan: Plan, done: dict[str, dict[str, Any]]) -> str:
+    """Write a shard whose episodes are all done; what is wrong if it isn't written, else nothing."""
+    if plan.usage is not None:
+        write_json(plan.usage, spent_on(plan.journal, [case.case_id for case, _ in plan.jobs], plan.names))
+    failed = [episode for episode in done.values() if episode["status"] == "error"]
+    if failed and len(failed) / len(plan.jobs) > plan.max_error_rate:
+        listed = "\n".join(f"  {episode['episode_id']}: {episode['error']}" for episode in failed)
+        return (
+            f"{plan.title}: {len(failed)} of {len(plan.jobs)} episodes failed, more than max_error_rate="
+            f"{plan.max_error_rate:g}. All other answers are kept; the same command asks these anew.\n{listed}"
+        )
+    write_jsonl(plan.out, [done[name] for name in plan.names])
+    return ""
 
 
 def append_episodes(plan: Plan) -> list[dict[str, Any]]:
@@ -334,6 +359,8 @@ def stoppable(time_limit: float | None = None) -> Iterator[None]:
         except Stopped:
             raise
         except BaseException:
+            if GAINED in os.environ:  # a further job would meet the same error
+                Path(os.environ[GAINED]).unlink(missing_ok=True)
             _finish()
             raise
         _finish()

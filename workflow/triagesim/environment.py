@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import sys
+import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,14 @@ from typing import Any
 PARENT = "TRIAGESIM_PARENT"
 #: The options that change no result, as JSON. They are no parameter of a rule, so that a change of them reruns nothing.
 RUNTIME = "TRIAGESIM_RUNTIME"
+#: When the batch system ends this job, in Unix seconds.
+JOB_END = "TRIAGESIM_JOB_END"
+#: A file that is there once this job has a new answer, but after an error: a further job would get on from here.
+GAINED = "TRIAGESIM_GAINED"
+#: A file of keys (NAME=value), instead of `.env` in the working folder.
+KEY_FILE = "TRIAGESIM_KEY_FILE"
+#: Of the time that a job has, this share is left for its end, within these seconds: engines need up to 8 to stop.
+MARGIN, LEAST_MARGIN, MOST_MARGIN = 0.05, 20, 300
 
 
 _DESCRIBED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -29,6 +38,17 @@ def prepare(package_folder: Path, runtime: dict[str, Any]) -> None:
     _put_first("PATH", str(Path(sys.executable).parent))
     os.environ[PARENT] = str(os.getpid())
     os.environ[RUNTIME] = json.dumps(runtime)
+    if runtime.get("key_file"):
+        os.environ[KEY_FILE] = runtime["key_file"]
+
+
+def time_limit(configured: float | None) -> float | None:
+    """Seconds that the work may take: what is configured, or what the batch job's walltime leaves if that is less."""
+    if JOB_END not in os.environ:
+        return configured
+    left = float(os.environ[JOB_END]) - time.time()
+    left -= min(max(MARGIN * left, LEAST_MARGIN), MOST_MARGIN)
+    return max(left if configured is None else min(left, configured), 0)
 
 
 def code_digest(paths: list[Path]) -> str:

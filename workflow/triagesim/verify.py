@@ -11,6 +11,7 @@ import csv
 import filecmp
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,8 +41,12 @@ SOURCES = {
     "resolve_judge": (),
     "judge_completion": ("completion",),
     "render_audio": ("audio",),
+    "audio_manifests": (),
+    "transcribe": (),
     "manifest": (),
 }
+# Of the rules that `shards_per_job` makes of one.
+_NUMBER = re.compile(r"_\d+$")
 #: What people bring, below results.
 BROUGHT = ("review/returned",)
 #: Rules that aren't part of `all`, with a file that tells whether somebody asked for them.
@@ -223,7 +228,7 @@ def _run_rules(results: Path, scratch: Path, cores: int) -> str | None:
     base = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile), "--directory", str(scratch)]
     base += ["--configfile", str(scratch / ".config.json"), "--replace-workflow-config", "--cores", str(cores)]
     listed = _snakemake([*base, "--list-rules"])
-    rules = [name for name in listed.stdout.split() if name.isidentifier() and name not in SOURCES]
+    rules = [name for name in listed.stdout.split() if name.isidentifier() and _NUMBER.sub("", name) not in SOURCES]
     targets = ["all", *(rule for rule, file in ON_DEMAND.items() if (results / file).exists())]
     done = _snakemake([*base, *targets, "--rerun-triggers", "mtime", "--allowed-rules", *rules])
     if done.returncode == 0:

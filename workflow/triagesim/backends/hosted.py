@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from triagesim.config import OPENROUTER
+from triagesim.environment import KEY_FILE
 from triagesim.errors import AnswerError, BackendError, InputError, StopRun
 from triagesim.governance import provider_of, redact
 from triagesim.requests import Answer, Completion, Request, Usage
@@ -551,9 +552,19 @@ def _checked(model: str, base_url: str) -> str:
 
 
 def _from_dotenv(name: str) -> str | None:
-    """The value of a variable in the file `.env` of the working folder; the last one counts."""
+    """The value of a variable in the configured file of keys, else in `.env` of the working folder; the last counts.
+
+    Raises:
+        InputError: the configured file isn't there, or others may read it.
+    """
+    named = os.environ.get(KEY_FILE)
+    path = Path(named or ".env").expanduser()
+    if named and not path.is_file():
+        raise InputError(f"runtime.key_file: there is no file {path}")
+    if named and path.stat().st_mode & 0o077:
+        raise InputError(f"runtime.key_file: others may read {path}; chmod 600 {path}")
     try:
-        lines = Path(".env").read_text(encoding="utf-8-sig", errors="replace").split("\n")
+        lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
     except OSError:
         return None
     found = None
