@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,8 +19,14 @@ from triagesim.personas import PERSONAS, generate
 from triagesim.resources import RESOURCES
 from triagesim.speech.engine import files_of
 
-#: Worker processes of each way; 0 is the engine alone.
-WAYS = {"engine alone, a plain loop": 0, "rendering, 1 worker": 1, "rendering, 2 workers": 2}
+#: Worker processes of each way (0 is the engine alone), and how often it is done at once. Two loops at once show what
+#: the machine gives to two processes that have nothing to do with each other.
+WAYS = {
+    "engine alone, a plain loop": (0, 1),
+    "rendering, 1 worker": (1, 1),
+    "engine alone, two loops at once": (0, 2),
+    "rendering, 2 workers": (2, 1),
+}
 COLUMNS = (
     "engine",
     "way",
@@ -48,15 +55,15 @@ def compare(engine: str, pool: Path, dialogues: int, runs: int) -> list[list[Any
     """Each way so often, in turns, so that all meet the same load of the machine; a row each."""
     done: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for _ in range(runs):
-        for way, workers in WAYS.items():
+        for way, (workers, at_once) in WAYS.items():
             with TemporaryDirectory(prefix="triagesim-speech-") as store:
                 job = {"engine": engine, "pool": str(pool), "store": store, "workers": workers, "dialogues": dialogues}
-                done[way].append(measure("speaking.py", job))
+                done[way].append(together(job, at_once))
     plain = done[next(iter(WAYS))]
     rows = []
     for way, results in done.items():
         speaking = [each["wall"] - each["ready"] for each in results]
-        over = [(first["wall"] - first["ready"]) / took for first, took in zip(plain, speaking, strict=True)]
+        over = [rate(each) / rate(first) for first, each in zip(plain, results, strict=True)]
         rows.append(
             [
                 engine,
@@ -70,6 +77,19 @@ def compare(engine: str, pool: Path, dialogues: int, runs: int) -> list[list[Any
             ]
         )
     return rows
+
+
+def together(job: dict[str, Any], at_once: int) -> dict[str, float]:
+    """A job's measurements, or those of so many at once: all their speech and CPU time, the longest of the others."""
+    with ThreadPoolExecutor(at_once) as threads:
+        all_of = list(threads.map(lambda _number: measure("speaking.py", job), range(at_once)))
+    longest = {key: max(each[key] for each in all_of) for key in ("wall", "ready")}
+    return {**longest, **{key: sum(each[key] for each in all_of) for key in ("cpu", "speech")}}
+
+
+def rate(measured: dict[str, float]) -> float:
+    """Seconds of speech a second of speaking."""
+    return measured["speech"] / (measured["wall"] - measured["ready"])
 
 
 def main() -> None:
