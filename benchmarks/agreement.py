@@ -6,16 +6,17 @@ import argparse
 import platform
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
+from triagesim.agreement import MEASURES, Array
 from triagesim.backends import load_backend
+from triagesim.bootstrap import draw, percentiles
 from triagesim.cases import Case, Scale, load_cases
 from triagesim.console import command
 from triagesim.errors import InputError
@@ -31,14 +32,6 @@ PERSONAS_PER_ROLE = 500
 BASELINES = (2, 3)
 CONFIDENCE = 0.95
 
-Table = NDArray[np.float64]
-Measure = Callable[[Table], Table]
-
-_LEVELS = np.arange(1, 6)
-#: Called minus true level, by row (true) and column (called).
-_ERROR = _LEVELS[None, :] - _LEVELS[:, None]
-#: True level 1 or 2, called 4 or 5.
-_SEVERE = (_LEVELS[:, None] <= 2) & (_LEVELS[None, :] >= 4)
 _COLUMNS = (
     "cases",
     "nurse",
@@ -172,85 +165,45 @@ def nurses(rows: list[Row]) -> list[tuple[str, list[Row]]]:
 def cells(rows: list[Row], draws: int) -> list[str]:
     """The table's cells of one nurse, from the number of cases on."""
     clusters = counts(rows)
-    total = clusters.sum(0)
-    by_seed = [float(exact(counts(row for row in rows if row.seed == seed).sum(0))) for seed in SEEDS]
+    found = {name: float(measure.value(clusters.sum(0))) for name, measure in MEASURES.items()}
+    accuracy = MEASURES["accuracy"].value
+    by_seed = [float(accuracy(counts(row for row in rows if row.seed == seed).sum(0))) for seed in SEEDS]
     asked = [row.questions for row in rows if row.questions is not None]
-    severe = int((total * _SEVERE).sum())
     return [
         str(len({row.case_id for row in rows})),
         str(len(rows)),
-        f"{exact(total):.1%} ({_interval(clusters, exact, draws, '.1%')})",
+        f"{found['accuracy']:.1%} ({_interval(clusters, 'accuracy', draws, '.1%')})",
         f"{min(by_seed):.1%} to {max(by_seed):.1%}" if asked else "–",
-        f"{_share(total, abs(_ERROR) <= 1):.1%}",
-        f"{_share(total, abs(_ERROR)):.2f}",
+        f"{found['within_one']:.1%}",
+        f"{found['mae']:.2f}",
         _kappa_cell(clusters, draws),
-        f"{_share(total, _ERROR < 0):.1%}",
-        f"{_share(total, _ERROR > 0):.1%}",
-        f"{_share(total, _SEVERE):.1%} ({severe})",
+        f"{found['over']:.1%}",
+        f"{found['under']:.1%}",
+        f"{found['severe_under']:.1%} ({round(found['severe_under'] * len(rows))})",
         f"{sum(asked) / len(asked):.1f}" if asked else "–",
     ]
 
 
-def counts(rows: Iterable[Row]) -> Table:
+def counts(rows: Iterable[Row]) -> Array:
     """How many episodes of each patient have each true (row) and called (column) level; patients × 5 × 5."""
-    tables: dict[str, Table] = {}
+    tables: dict[str, Array] = {}
     for row in rows:
         table = tables.setdefault(row.patient, np.zeros((5, 5)))
         table[row.truth - 1, row.called - 1] += 1
     return np.stack([tables[patient] for patient in sorted(tables)])
 
 
-def exact(table: Table) -> Table:
-    """The share of episodes with the true level, 0 … 1, of each 5 × 5 table."""
-    return _share(table, _ERROR == 0)
-
-
-def kappa(table: Table) -> Table:
-    """Cohen's kappa with quadratic weights on the labels 1 … 5, of each 5 × 5 table.
-
-    NaN where it is undefined: true and called levels are one and the same constant, so that chance alone agrees.
-    """
-    observed = (table * _ERROR**2).sum((-2, -1))
-    margins = table.sum(-1)[..., :, None] * table.sum(-2)[..., None, :]
-    by_chance = (margins * _ERROR**2).sum((-2, -1)) / table.sum((-2, -1))
-    ratio: Table = np.divide(observed, by_chance, out=np.full(np.shape(by_chance), np.nan), where=by_chance > 0)
-    return 1 - ratio
-
-
-def bootstrap(clusters: Table, measure: Measure, draws: int) -> tuple[float, float, int]:
-    """The percentile interval of a measure when whole patients are drawn anew, with all their episodes.
-
-    Args:
-        clusters: patients × 5 × 5.
-
-    Returns:
-        Its ends, and how many draws had no defined value and are left out; NaN if none had one.
-    """
-    number = len(clusters)
-    times = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=draws)
-    values = measure(np.tensordot(times, clusters, 1))
-    defined = values[~np.isnan(values)]
-    if not len(defined):
-        return np.nan, np.nan, draws
-    low, high = np.quantile(defined, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high), draws - len(defined)
-
-
-def _share(table: Table, weight: NDArray[Any]) -> Table:
-    """The mean weight of an episode, of each 5 × 5 table."""
-    mean: Table = (table * weight).sum((-2, -1)) / table.sum((-2, -1))
-    return mean
-
-
-def _kappa_cell(clusters: Table, draws: int) -> str:
-    value = kappa(clusters.sum(0))
+def _kappa_cell(clusters: Array, draws: int) -> str:
+    value = MEASURES["qwk"].value(clusters.sum(0))
     if np.isnan(value):
         return "– (undefined: one level only)"
-    return f"{value:.2f} ({_interval(clusters, kappa, draws, '.2f')})"
+    return f"{value:.2f} ({_interval(clusters, 'qwk', draws, '.2f')})"
 
 
-def _interval(clusters: Table, measure: Measure, draws: int, form: str) -> str:
-    low, high, undefined = bootstrap(clusters, measure, draws)
+def _interval(clusters: Array, measure: str, draws: int, form: str) -> str:
+    """Percentiles when whole patients are drawn anew with all their episodes."""
+    drawn = draw(clusters.reshape(len(clusters), -1), draws, 0).reshape(-1, 5, 5)
+    low, high, undefined = percentiles(drawn, MEASURES[measure].value, CONFIDENCE)
     return f"{low:{form}} to {high:{form}}{f'; undefined draws: {undefined}' if undefined else ''}"
 
 

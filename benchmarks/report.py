@@ -116,7 +116,7 @@ def make(results: Path) -> tuple[float, float]:
         "--tables": results.glob("metrics/*"),
         "--pairings": results.glob("pairings/*.json"),
         "--episodes": results.glob("episodes/*/*.jsonl"),
-        "--audio": results.glob("audio/*.jsonl"),
+        "--audio": results.glob("audio/manifest-*.jsonl"),
         "--flow": [results / "cases/flow.json"],
         "--selected": [results / "cases/cases.csv"],
         "--pool": [results / "pool.jsonl"],

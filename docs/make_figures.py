@@ -1,9 +1,12 @@
-"""Draws the README's figures from a finished run of the shipped cases: a spoken dialogue, and the baseline's errors."""
+"""Draws the README's figures from a finished run of the shipped cases: a spoken dialogue, the baseline's errors, and
+the report as Chromium shows it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import io
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -32,7 +35,7 @@ _PAUSE_COLOUR = "#d9d9d9"
 #: Points of the envelope that is drawn over a dialogue's length.
 _POINTS = 1400
 _DPI = 150
-_PALETTE = 64
+_PALETTE = 256
 #: Characters of a line's text that the figure's whole width holds.
 _CHARACTERS = 160
 
@@ -56,6 +59,8 @@ def main() -> None:
         path = options.out / f"{name}.png"
         _save(figure, path)
         print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
+    if chromium := shutil.which("chromium"):
+        _quantized(browser(options.results / "report.html", chromium), options.out / "report.png")
 
 
 def waveform(results: Path) -> Figure:
@@ -167,13 +172,34 @@ def _history(results: Path, row: dict[str, Any]) -> list[dict[str, Any]]:
     raise InputError(f"{pool}: lacks {row['pairing']}/{row['episode_id']}, which was spoken; run the workflow again")
 
 
+def browser(page: Path, chromium: str) -> bytes:
+    """The report's browser with a spoken dialogue open, as a PNG."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        opened = started.new_page(viewport={"width": 1200, "height": 760}, reduced_motion="reduce")
+        opened.goto(page.absolute().as_uri())
+        opened.select_option("#mark", label="spoken")
+        opened.click("#list button >> nth=0")
+        opened.wait_for_selector("#dialogue .lines")
+        opened.evaluate("document.getElementById('filters').scrollIntoView()")
+        picture = opened.screenshot()
+        started.close()
+    return picture
+
+
 def _save(figure: Figure, path: Path) -> None:
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=_DPI, facecolor="white")
+    _quantized(drawn.getvalue(), path)
+
+
+def _quantized(picture: bytes, path: Path) -> None:
     """Write a PNG of few colours, without date or version: the same run gives the same bytes."""
     from PIL import Image
 
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=_DPI, facecolor="white")
-    with Image.open(drawn) as image:
+    with Image.open(io.BytesIO(picture)) as image:
         image.convert("RGB").quantize(_PALETTE).save(path, optimize=True)
 
 

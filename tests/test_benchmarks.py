@@ -5,19 +5,17 @@ benchmarks of the engine: what they count with, and that each prints its table.
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agreement import BASELINES, Row, bootstrap, cells, counts, exact, kappa, nurses
+from agreement import BASELINES, Row, cells, nurses
 from dialogue import MEASURED, TURNS, Call, answer, length, rejected, sampled_trace, trace
 from engines import BLOCK, Cache, Counts, ModelEngine
 from tokens import smollm2
@@ -37,73 +35,16 @@ def rows(*levels: tuple[int, int], copies: int = 1) -> list[Row]:
     return [Row(who, who, seed % 5, "esi", truth, called, 6) for who, truth, called in pairs for seed in range(copies)]
 
 
-def kappa_of(*levels: tuple[int, int]) -> float:
-    return float(kappa(counts(rows(*levels)).sum(0)))
-
-
 def run(*arguments: str, script: str = "agreement.py") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, f"benchmarks/{script}", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
-
-
-def test_kappa_counts_with_the_labels_1_to_5_whichever_occur() -> None:
-    assert kappa_of((1, 2), (2, 2), (5, 5), (5, 2), (2, 1)) == pytest.approx(0.56, abs=5e-4)
-
-
-@given(st.lists(st.tuples(LEVELS, LEVELS), min_size=1, max_size=40))
-def test_kappa_is_one_less_the_squared_error_by_that_of_all_pairs(levels: list[tuple[int, int]]) -> None:
-    apart = sum((truth - called) ** 2 for truth, called in levels) / len(levels)
-    by_chance = sum((truth - called) ** 2 for truth, _ in levels for _, called in levels) / len(levels) ** 2
-    if by_chance:
-        assert kappa_of(*levels) == pytest.approx(1 - apart / by_chance)
-    else:
-        assert math.isnan(kappa_of(*levels))
-
-
-def test_a_nurse_that_calls_one_level_has_kappa_0_and_is_undefined_only_where_that_is_every_label() -> None:
-    assert kappa_of((1, 2), (2, 2), (4, 2)) == 0
-    assert kappa_of((1, 2), (1, 2)) == 0
-    assert math.isnan(kappa_of((2, 2), (2, 2)))
-
-
-def binomial_quantile(number: int, share: float, at: float) -> int:
-    """The smallest count whose cumulated probability reaches `at`."""
-    total = 0.0
-    for count in range(number + 1):
-        total += math.comb(number, count) * share**count * (1 - share) ** (number - count)
-        if total >= at:
-            return count
-    return number
-
-
-@pytest.mark.parametrize(("right", "number"), [(14, 20), (3, 40), (45, 60)])
-def test_the_interval_of_a_share_has_the_quantiles_of_the_binomial_distribution(right: int, number: int) -> None:
-    levels = [(2, 2)] * right + [(2, 3)] * (number - right)
-    low, high, undefined = bootstrap(counts(rows(*levels)), exact, 20_000)
-    expected = [binomial_quantile(number, right / number, at) / number for at in (0.025, 0.975)]
-    assert [low, high] == pytest.approx(expected)
-    assert undefined == 0
-
-
-def test_more_episodes_of_the_same_cases_make_no_narrower_interval() -> None:
-    levels = [(1, 1), (2, 2), (3, 2), (4, 4), (5, 3), (2, 3), (3, 3)]
-    for measure in (exact, kappa):
-        once, often = (bootstrap(counts(rows(*levels, copies=copies)), measure, 500) for copies in (1, 5))
-        assert once == pytest.approx(often)
-
-
-def test_draws_without_a_defined_kappa_are_left_out_and_counted() -> None:
-    low, high, undefined = bootstrap(counts(rows((3, 3), (1, 2))), kappa, 4000)
-    assert undefined / 4000 == pytest.approx(1 / 4, abs=0.03)
-    assert not np.isnan([low, high]).any()
-    assert bootstrap(counts(rows((3, 3), (3, 3))), kappa, 50)[2] == 50
 
 
 def test_the_cells_of_a_row_are_its_measures() -> None:
     levels = [(1, 4), (2, 5), (2, 2), (2, 3), (3, 2), (4, 4), (5, 5), (3, 3)]
     found = [INTERVAL.sub("", cell) for cell in cells(rows(*levels, copies=5), 10)]
     shares = ["50.0%", "50.0% to 50.0%", "75.0%", "1.00"]
-    assert found == ["8", "40", *shares, f"{kappa_of(*levels):.2f}", "12.5%", "37.5%", "25.0% (10)", "6.0"]
+    assert found == ["8", "40", *shares, "0.23", "12.5%", "37.5%", "25.0% (10)", "6.0"]
 
 
 def test_an_undefined_kappa_is_no_number_and_says_why() -> None:
@@ -129,6 +70,12 @@ def test_a_wrong_argument_is_one_clear_error(arguments: list[str], said: str) ->
     assert done.stderr.startswith("error: ")
     assert said in done.stderr
     assert done.stdout == ""
+
+
+def test_without_a_browser_the_page_is_not_measured() -> None:
+    done = run("--chromium", "", script="report.py")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no chromium on the path")
 
 
 @pytest.mark.slow
@@ -275,6 +222,17 @@ def test_what_the_workflow_itself_costs_is_printed_for_a_fresh_run_a_finished_on
     assert [row["what"] for row in shards] == ["plan of a fresh run", "look at a finished run"]
     assert [row["what"] for row in jobs] == ["asks the baseline", "replays the journal"]
     assert all(float(row["of these on a core"]) > 0 for row in (*shards, *jobs))
+
+
+@pytest.mark.slow
+def test_a_quick_run_of_speech_compares_each_way_with_the_plain_loop() -> None:
+    done = run("--quick", script="speech.py")
+    assert done.returncode == 0, done.stderr
+    (rows,) = tables(done.stdout)
+    assert [row["engine"] for row in rows] == ["espeak"] * 3
+    assert len({row["speech s"] for row in rows}) == 1
+    assert rows[0]["throughput over the plain loop"] == "1.00"
+    assert all(float(row["real-time factor"]) > 0 for row in rows)
 
 
 @pytest.mark.parametrize("script", ["driver.py", "hosted.py", "prefix.py", "score.py", "steps.py", "personas.py"])

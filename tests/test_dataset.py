@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import a_case, personas
+from test_workflow import clone, edit, jobs, only_agenda, snakemake
 from triagesim import load_backend, load_cases, simulate
 from triagesim.config import Dataset
 from triagesim.dataset import export
@@ -240,6 +241,19 @@ def test_a_recording_is_named_with_its_times_where_its_name_tells_no_id(tmp_path
     real = {**episode, "case": {**episode["case"], "provenance": "deidentified"}}
     hidden, _ = exported(tmp_path, [real], audio=[tmp_path / "manifest.jsonl"], include_credentialed=True)
     assert (rows(hidden, "dialogues")[0]["audio_file"], rows(hidden, "dialogues")[0]["audio_sha256"]) == (None, "ab")
+
+
+@pytest.mark.slow
+def test_a_run_on_closed_data_plans_no_dataset_unless_it_is_asked_for(tmp_path: Path) -> None:
+    def closed(config: dict[str, Any]) -> None:
+        only_agenda(config)
+        config["data"]["provenance"] = "deidentified"
+
+    folder = clone(tmp_path / "triagesim")
+    edit(folder, closed)
+    assert "export" not in jobs(snakemake(folder, "snakemake -n"))
+    edit(folder, lambda config: config.update(dataset={"include_credentialed": True}))
+    assert jobs(snakemake(folder, "snakemake -n"))["export"] == 1
 
 
 @given(st.text(st.sampled_from("'=+-@\t\r\n＝aé "), max_size=6))

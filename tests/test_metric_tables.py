@@ -306,11 +306,19 @@ def test_the_course_of_the_level_by_hand(tmp_path: Path) -> None:
         "never_right_rate": ("0.25", "4"),
         "lost_right_rate": ("0.25", "4"),
         "premature_closure_rate": ("0.666667", "3"),
+        "repeat_agreement": ("", "0"),
         "first_correct_turn_median": ("1.0", "3"),
     }
     stated = {row["confidence"]: (row["n"], row["accuracy"], row["note"]) for row in metric(results, "calibration")}
     few = "Wilson; fewer than 30 cases"
     assert stated == {"low": ("2", "0.5", few), "medium": ("0", "", "no graded dialogue"), "high": ("2", "0.5", few)}
+
+
+def test_repeats_are_compared_pair_by_pair_within_a_case(tmp_path: Path) -> None:
+    finals = {"a": [2, 2, 3], "b": [4, 4], "c": [1]}
+    rows = [{"case_id": case, "ground_truth": 2, "final_triage": level} for case in finals for level in finals[case]]
+    [found] = metric(written(tmp_path, p=scores_of(*rows)), "behaviour", measure="repeat_agreement")
+    assert (found["value"], found["n"]) == ("0.5", "4")
 
 
 def test_a_difference_is_over_the_cases_that_both_pairings_have(tmp_path: Path) -> None:

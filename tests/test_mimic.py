@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import random
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tables import DEMO, HEADERS, patient, stay, table, tables
 from triagesim.build import build_cases
@@ -145,6 +149,31 @@ def test_a_stay_of_the_demo_is_joined_as_by_hand(stay_id: str, demo: dict[str, C
 
 
 @needs_demo
+def test_every_stay_of_the_demo_is_joined_as_a_database_joins_it(demo: dict[str, Case]) -> None:
+    base = sqlite3.connect(":memory:")
+    for name in ("triage", "edstays", "diagnosis"):
+        rows = list(csv.reader((DEMO / f"{name}.csv").open(encoding="utf-8", newline="")))
+        base.execute(f"CREATE TABLE {name} ({','.join(rows[0])})")
+        base.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * len(rows[0]))})", rows[1:])
+    earlier = (
+        "SELECT count(*) FROM edstays AS other WHERE other.subject_id = edstays.subject_id "
+        "AND julianday(other.intime) < julianday(edstays.intime) "
+        "AND julianday(other.intime) >= julianday(edstays.intime) - 365"
+    )
+    columns = f"stay_id, gender, arrival_transport, race, disposition, ({earlier})"
+    joined = base.execute(f"SELECT {columns} FROM edstays JOIN triage USING (stay_id)").fetchall()
+    assert len(joined) == 222
+    for stay_id, gender, arrival, race, disposition, visits in joined:
+        case = demo[stay_id]
+        titles = base.execute(
+            "SELECT icd_title FROM diagnosis WHERE stay_id = ? ORDER BY CAST(seq_num AS INTEGER)", (stay_id,)
+        )
+        assert case.diagnoses == list(dict.fromkeys(title.strip() for (title,) in titles))
+        assert (case.gender, case.arrival_transport) == ({"F": "female", "M": "male"}[gender], arrival.lower())
+        assert (extra(case, "race"), extra(case, "disposition"), case.prior_ed_visits) == (race, disposition, visits)
+
+
+@needs_demo
 def test_the_demo_s_counts_reconcile(tmp_path: Path) -> None:
     flow = build_cases(DEMO, tmp_path, shards=3, provenance="mimic_iv_ed_demo")
     assert flow["read"] == 222
@@ -184,6 +213,59 @@ def test_rows_are_joined_by_stay_and_never_by_position(tmp_path: Path) -> None:
         assert (case.chief_complaint, extra(case, "race")) == (f"Rash {name}", f"RACE-{name}")
         assert case.diagnoses == [f"TITLE-1 {name}", f"TITLE-2 {name}"]
         assert case.medications == [f"drug-{name}"]
+
+
+_ids = st.sampled_from(["a", "A", "b", "31.0", "31", "", "../x", "30000001"])
+_subjects = st.sampled_from(["p", "q", "10000001"])
+_times = st.sampled_from(["2180-05-06 19:17:00", "2180-05-06 20:00:00", "2181-01-01 00:00:00", "soon", ""])
+_odd = st.sampled_from(["only,two", "a,b,c", '"unclosed?",1,2'])
+_lines = {
+    "triage": st.builds(
+        lambda stay_id, subject, complaint, acuity, pain: (
+            f"{subject},{stay_id},98.6,,16,99,120,80,{pain},{acuity},{complaint}"
+        ),
+        _ids,
+        _subjects,
+        st.sampled_from(["Rash", "", "Transfer", "___"]),
+        st.sampled_from(["1", "3.0", "", "9", "x"]),
+        st.sampled_from(["4", "13", "uta", ""]),
+    ),
+    "edstays": st.builds(stay, _ids, _subjects, _times, _times),
+    "diagnosis": st.builds(
+        lambda stay_id, number, title: f"p,{stay_id},{number},431,9,{title}",
+        _ids,
+        st.sampled_from(["1", "2", "x"]),
+        st.sampled_from(["BLEED", ""]),
+    ),
+    "medrecon": st.builds(
+        lambda stay_id, name: f"p,{stay_id},,{name},1,,1,,", _ids, st.sampled_from(["iron", "*Iron ", "*"])
+    ),
+}
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.fixed_dictionaries({name: st.lists(line | _odd, max_size=6) for name, line in _lines.items()}))
+def test_no_row_of_any_table_is_ever_unaccounted_for(tmp_path: Path, rows: dict[str, list[str]]) -> None:
+    rows["triage"].append(patient("kept", "p"))
+    folder = tables(tmp_path / "ed", **rows)
+    flow = build_cases(folder, tmp_path / "out", shards=2, provenance="synthetic")
+    accepted, rejects = table(tmp_path / "out" / "cases.csv"), table(tmp_path / "out" / "rejects.csv")
+    # Each row of triage is accepted or rejected, once, by its line.
+    lines = [row["line"] for row in accepted]
+    lines += [row["line"] for row in rejects if row["file"] == "triage.csv"]
+    assert sorted(map(int, lines)) == list(range(2, len(rows["triage"]) + 2))
+    # Each row of the other tables is in one of their counts; those that can't be read are listed.
+    for name in ("edstays", "diagnosis", "medrecon"):
+        counts = dict(flow["tables"][name])
+        assert counts.pop("rows", 0) == len(rows[name]) == sum(counts.values())
+        unread = [row for row in rejects if row["file"] == f"{name}.csv" and row["code"] != "no_triage_row"]
+        assert len(unread) == counts.get("rejected", 0)
+    untriaged = [row for row in rejects if row["code"] == "no_triage_row"]
+    assert len(untriaged) == flow["tables"]["edstays"].get("no_triage_row", 0)
+    assert flow["read"] == len(rows["triage"]) + len(untriaged) == flow["accepted"] + flow["rejected"]
+    assert {row["code"] for row in rejects} <= load_yaml("quality.yaml")["rejects"].keys()
+    written = [case for number in (1, 2) for case in load_cases(tmp_path / "out" / f"{number}-of-2.jsonl")]
+    assert sorted(case.case_id for case in written) == sorted(row["case_id"] for row in accepted)
 
 
 def test_gzipped_tables_with_columns_in_another_order_give_the_same_cases(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def make_report(results: Path, *, without: tuple[str, ...] = (), data: str = "re
         "--tables": tables,
         "--pairings": sorted((results / "pairings").iterdir()),
         "--episodes": sorted((results / "episodes").rglob("*.jsonl")),
-        "--audio": sorted((results / "audio").glob("*.jsonl")),
+        "--audio": sorted((results / "audio").glob("manifest-*.jsonl")),
         "--flow": [results / "cases/flow.json"],
         "--selected": [results / "cases/cases.csv"],
         "--pool": [results / "pool.jsonl"],
@@ -148,6 +148,13 @@ def test_a_section_whose_table_is_not_there_is_left_out_with_a_sentence(results:
     assert "agreement.csv" in missing[1]
     assert "Confusion of levels" not in page
     assert not (results / "report/confusion.csv").exists()
+
+
+def test_the_folder_of_the_tables_is_not_written_into(results: Path) -> None:
+    before = sorted((path.name, path.read_bytes()) for path in (results / "metrics").iterdir())
+    with pytest.raises(AssertionError, match="name a folder of its own"):
+        make_report(results, data="metrics")
+    assert sorted((path.name, path.read_bytes()) for path in (results / "metrics").iterdir()) == before
 
 
 def test_restricted_data_is_named_before_everything_else(results: Path) -> None:
@@ -341,7 +348,7 @@ def test_the_speech_plays_from_a_line_and_marks_where_it_is(run: Path, chromium:
     opened.choose("mark", "spoken")
     assert opened.found() == 1
     opened.open_first()
-    [manifest] = [row for path in (run / "results/audio").glob("*.jsonl") for _, row in read_lines(path)]
+    [manifest] = [row for path in (run / "results/audio").glob("manifest-*.jsonl") for _, row in read_lines(path)]
     line = manifest["lines"][2]
     button = opened.page.locator(f".lines button[aria-label='Play from {line['start']:.1f} seconds']")
     button.click()

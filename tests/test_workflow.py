@@ -246,8 +246,9 @@ def test_one_more_pairing_runs_only_itself_and_what_gathers(finished: Path) -> N
 
     edit(finished, one_more)
     planned = jobs(snakemake(finished, "snakemake -n"))
-    gathering = dict.fromkeys(("all", "summarise", "select_pool", "render_audio", "report", "export", "manifest"), 1)
-    assert planned == {"resolve_pairing": 1, "simulate": 4, "score": 4, **gathering}
+    once = ("all", "summarise", "duplicates", "describe", "select_pool", "render_audio", "report", "export", "manifest")
+    shards = dict.fromkeys(("simulate", "score", "language", "measure"), 4)
+    assert planned == {"resolve_pairing": 1, **shards, **dict.fromkeys(once, 1)}
 
 
 def test_one_more_case_changes_the_episodes_of_one_shard_only(finished: Path) -> None:
@@ -266,9 +267,9 @@ def test_a_changed_answer_s_source_reruns_its_pairing(finished: Path) -> None:
     assert jobs(snakemake(finished, "snakemake -n"))["simulate"] == 4
 
 
-def test_other_intervals_rerun_the_summary_alone(finished: Path) -> None:
+def test_other_intervals_rerun_the_summary_and_what_shows_it(finished: Path) -> None:
     edit(finished, lambda config: config.update(score={"bootstrap": 300, "prevalence": [0.1, 0.2, 0.4, 0.2, 0.1]}))
-    assert jobs(snakemake(finished, "snakemake")) == {"summarise": 1, "all": 1}
+    assert jobs(snakemake(finished, "snakemake")) == {"summarise": 1, "report": 1, "manifest": 1, "all": 1}
     tidy = json.loads((finished / "results/metrics/metrics.json").read_text(encoding="utf-8"))
     assert tidy["score"]["bootstrap"] == 300
 

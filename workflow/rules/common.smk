@@ -44,6 +44,21 @@ def code_of(*modules):
     return code_digest([HERE / "triagesim" / name for name in modules])[:16]
 
 
+def data_of(*names):
+    """A hash of what files in resources/ say, for a cheap stage that reads them."""
+    return digest([load_yaml(name) for name in names])[:16]
+
+
+def pool_options():
+    """The filters and quotas of the pool, as the script takes them."""
+    pool = CONFIG.pool
+    flags = {"--no-flags": pool.no_flags, "--nurse-ended": pool.nurse_ended}
+    values = {"--per-level": pool.per_level, "--per-case": pool.per_case}
+    given = [flag for flag, on in flags.items() if on]
+    given += [f"{option} {value}" for option, value in values.items() if value]
+    return " ".join([*given, f"--balanced {pool.balanced} --seed {pool.seed}"])
+
+
 def episodes_of_run():
     """Every shard of every pairing, in the configuration's order."""
     return expand(

@@ -1,5 +1,5 @@
 # The run's dialogues as a dataset: three tables by split, a card and a Croissant description.
-from triagesim.dataset.columns import TABLES
+from triagesim.dataset.columns import TABLES as DATASET_PARTS
 from triagesim.dataset.files import paths
 from triagesim.governance import OPEN
 from triagesim.mimic import provenance_of
@@ -7,7 +7,7 @@ from triagesim.resources import RESOURCES
 
 DATASET_TABLES = [
     str(path)
-    for table in TABLES
+    for table in DATASET_PARTS
     for split in CONFIG.dataset.splits
     for path in paths(Path("results/dataset"), table, split).values()
 ]
@@ -45,13 +45,22 @@ rule export:
         columns=digest(
             [
                 load_yaml("dataset.yaml"),
+                load_yaml("notices.yaml"),
                 (RESOURCES / "dataset_card.md.j2").read_text(encoding="utf-8"),
             ]
         ),
         code=code_of(
             *(
                 f"dataset/{name}.py"
-                for name in ("card", "columns", "croissant", "export", "files", "rows")
+                for name in (
+                    "card",
+                    "columns",
+                    "croissant",
+                    "export",
+                    "files",
+                    "licences",
+                    "rows",
+                )
             ),
             "scoring.py",
             "splits.py",

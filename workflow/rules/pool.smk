@@ -10,15 +10,15 @@ rule select_pool:
             category="Tables",
             labels={"what": "coverage of the pool"},
         ),
+        audit="results/metrics/audit.csv",
     log:
         "logs/select_pool.log",
     conda:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "select_episodes.py",
-        no_flags="--no-flags" if CONFIG.pool.no_flags else "",
-        nurse_ended="--nurse-ended" if CONFIG.pool.nurse_ended else "",
-        code=code_of("pool.py", "scoring.py"),
+        options=pool_options(),
+        code=code_of("pool.py", "audit.py", "language.py", "scoring.py"),
     shell:
         "python {params.script:q} {input} --out {output.pool} --coverage {output.coverage}"
-        " {params.no_flags} {params.nurse_ended} > {log} 2>&1"
+        " --audit {output.audit} {params.options} > {log} 2>&1"

@@ -5,6 +5,11 @@ REPORT_TABLES = [
     "usage.json",
     "coverage.csv",
     *(f"{table}.csv" for table in TABLES),
+    "audit.csv",
+    "traits.csv",
+    "fidelity.csv",
+    "leaks.csv",
+    "duplicates.csv",
 ]
 REPORT_LOOK = sorted((ROOT / "resources" / "report").iterdir())
 

@@ -7,8 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.console import command
-from triagesim.report import write_report
-from triagesim.report.page import Sources
+from triagesim.report import Sources, write_report
 
 
 def main() -> None:

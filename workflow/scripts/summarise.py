@@ -19,11 +19,11 @@ def main() -> None:
     parser.add_argument("--selected", type=Path, required=True, help="results/cases/cases.csv")
     parser.add_argument("--usage", type=Path, nargs="+", default=[], help="results/usage/<pairing>/<shard>.json")
     parser.add_argument("--measures", type=Path, nargs="+", default=[], help="results/measures/<pairing>/<shard>.csv")
-    parser.add_argument("--score", default="{}", help="config section `score` as JSON; default: %(default)s")
+    said = "config section `score` as JSON; default: its defaults"
+    parser.add_argument("--score", type=Score.model_validate_json, default=Score(), help=said)
     parser.add_argument("--out-dir", type=Path, required=True)
     args = parser.parse_args()
-    options = Score.model_validate_json(args.score)
-    summarise(args.scores, args.pairings, args.selected, args.usage, args.measures, options, args.out_dir)
+    summarise(args.scores, args.pairings, args.selected, args.usage, args.measures, args.score, args.out_dir)
 
 
 if __name__ == "__main__":

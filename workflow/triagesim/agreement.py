@@ -71,8 +71,8 @@ def reweighted_accuracy(table: Array, prevalence: Sequence[float]) -> Array:
 def reweighted(prevalence: Sequence[float] | None) -> Measure:
     """Accuracy as if the levels had these shares, as a measure; undefined without them."""
     if prevalence is None:
-        nowhere: Statistic = lambda table: np.full(table.shape[:-2], np.nan)  # noqa: E731
-        return Measure(nowhere, total, "no reference prevalence is given (score.prevalence)")
+        given = "no reference prevalence is given (score.prevalence)"
+        return Measure(lambda table: np.full(table.shape[:-2], np.nan), total, given)
     missing = "a level with a share in score.prevalence has no graded dialogue"
     return Measure(partial(reweighted_accuracy, prevalence=prevalence), total, missing)
 

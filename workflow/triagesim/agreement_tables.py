@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from itertools import combinations
+from types import EllipsisType
 from typing import Any, get_args
 
 import numpy as np
@@ -26,7 +27,7 @@ STATUS = ("pairing", "status", "reason", "n")
 
 #: Where an episode can be counted, in the table's order.
 OUTCOMES = ("graded", "no_level", "no_truth", "leaked_label", "other_scale", "skipped", "error")
-#: Within one true level kappa, the chance-corrected measures and those of other levels say nothing.
+#: Within one true level kappa and the measures of certain levels say nothing.
 BY_TRUTH = ("accuracy", "within_one", "mae", "signed_error", "over", "under", "severe_under")
 #: True levels at which a measure can only be 0.
 _IMPOSSIBLE = {"over": (1,), "under": (5,), "severe_under": (3, 4, 5)}
@@ -68,11 +69,9 @@ class Graded:
         """The number of each dialogue's cell in the 5 × 5 table."""
         return (self.truth - 1) * len(LEVELS) + self.final - 1
 
-    def sample(self, chosen: NDArray[np.bool_] | None = None) -> Sample:
+    def sample(self, chosen: NDArray[np.bool_] | EllipsisType = ...) -> Sample:
         """The chosen dialogues, all unless given, as 25 counts a cluster."""
-        everything = chosen is None
-        clusters, cells = (self.clusters, self.cells) if everything else (self.clusters[chosen], self.cells[chosen])
-        return Sample(count_by(clusters, cells, _CELLS), self.options)
+        return Sample(count_by(self.clusters[chosen], self.cells[chosen], _CELLS), self.options)
 
 
 def agreement(pairing: str, graded: Graded) -> Iterator[list[Any]]:
@@ -134,8 +133,7 @@ def _estimate(sample: Sample, measure: Measure) -> Estimate:
 
 def _groups(graded: Graded) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
     """Every group's levels that occur, with the dialogues at that level."""
-    columns = {"truth": "ground_truth", "algorithm": "algorithm", "age_group": "age_group", "gender": "gender"}
-    columns["arrival"] = "arrival"
+    columns = {"truth": "ground_truth", **{name: name for name in ("algorithm", "age_group", "gender", "arrival")}}
     orders = {f"{role}.{trait}": list(registry(role).traits[trait].levels) for role, trait in traits()}
     columns |= {f"{role}.{trait}": f"{role}_{trait}" for role, trait in traits()}
     for group, column in columns.items():

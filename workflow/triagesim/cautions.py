@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from triagesim.governance import OPEN
 from triagesim.resources import load_yaml
 
 
@@ -37,8 +38,7 @@ def graded_cases(agreement: Iterable[Mapping[str, str]]) -> dict[str, int]:
 
 def restricted(flow: Mapping[str, Any]) -> list[str]:
     """The kinds of data in a run whose text may not be passed on."""
-    kinds = load_yaml("report/cautions.yaml")["restricted"]
-    return [kind for kind in flow.get("provenance", {}) if kind in kinds]
+    return sorted(set(flow.get("provenance", {})) - OPEN)
 
 
 def _of_data(flow: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:

@@ -281,15 +281,47 @@ class Pool(Section):
 
     no_flags: bool = Field(True, description="drop episodes with a line that failed its checks and wasn't mended")
     nurse_ended: bool = Field(True, description="drop episodes that ran out of questions")
+    per_level: Positive | None = Field(None, description="at most so many episodes of each level")
+    per_case: Positive | None = Field(
+        None, description="at most so many episodes of each case, of all pairings together"
+    )
+    balanced: Literal["none", "quota", "weights"] = Field(
+        "none", description="quota: as many of each level; weights: with them the pool has the run's mix of personas"
+    )
+    seed: int = Field(0, description="of the choice where there are more than a quota allows")
+
+
+class Xtts(Section):
+    """The engine that clones voices, whose weights have a licence that only the user can accept."""
+
+    model: str = Field(
+        "tts_models/multilingual/multi-dataset/xtts_v2", description="a folder, or a name that coqui-tts fetches"
+    )
+    accept_license: bool = Field(False, description="whether you accept the weights' licence (CPML: non-commercial)")
+    speakers: str = Field("resources/voices/xtts.yaml", description="whose recordings are cloned, with their consent")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="runtime: where it runs")
+    language: str = "en"
+    sampling: dict[
+        Literal["temperature", "length_penalty", "repetition_penalty", "top_k", "top_p"], Annotated[float, Field(gt=0)]
+    ] = Field(default_factory=dict, description="over the model's own")
 
 
 class Audio(Section):
     """What is spoken, and how."""
 
-    engine: Literal["espeak", "kokoro"] = Field("espeak", description="kokoro sounds better, espeak is instant")
+    engine: Literal["espeak", "kokoro", "xtts"] = Field(
+        "espeak", description="kokoro sounds better, espeak is instant, xtts clones recordings"
+    )
     pairings: list[str] | None = Field(None, description="only these pairings; all unless set")
     max_dialogues: Annotated[int, Field(ge=0)] | None = Field(None, description="shortest first; all unless set")
     shards: Positive = 1
+    channel: Literal["clean", "room", "telephone"] = Field("clean", description="what the voices pass through")
+    format: Literal["flac", "wav"] = "flac"
+    seed: int = Field(0, description="of casting, gaps, rooms and engine")
+    disjoint_splits: bool = Field(False, description="no voice is heard in two of dataset.splits")
+    max_error_rate: Share = Field(0, description="share of a shard's dialogues that may fail without failing the job")
+    workers: Positive = Field(1, description="runtime: processes that speak in a job, each with an engine of its own")
+    xtts: Xtts = Xtts()
 
 
 class Dataset(Section):
@@ -301,6 +333,15 @@ class Dataset(Section):
     )
     seed: int = 0
     include_credentialed: bool = Field(False, description="also text that comes from credentialed or identifiable data")
+
+
+class Review(Section):
+    """What is given to clinicians, and where their files come back to."""
+
+    sample: Positive = Field(50, description="dialogues, as evenly over levels and pairings as they go")
+    repeats: Annotated[int, Field(ge=0)] = Field(5, description="of these shown twice, at most half of them")
+    seed: int = 0
+    returned: str = Field("results/review/returned", description="the folder of the filled-in files")
 
 
 class Journal(Section):
@@ -374,6 +415,7 @@ class Config(Section):
     pool: Pool = Pool()
     audio: Audio = Audio()
     dataset: Dataset = Dataset()
+    review: Review = Review()
     journal: Journal = Journal()
     budget: Budget = Budget()
     governance: Governance = Governance()
@@ -459,6 +501,11 @@ def _across(config: Config) -> Iterator[str]:
         yield "journal.dir: lies in results/, which is deleted to start afresh; name a folder outside it"
     if not any(config.dataset.splits.values()):
         yield "dataset.splits: no share is above 0, as in {train: 0.8, dev: 0.1, test: 0.1}"
+    if config.audio.engine == "xtts" and not config.audio.xtts.accept_license:
+        yield (
+            "audio.xtts.accept_license: the engine xtts needs weights under the Coqui Public Model License, which "
+            "allows no commercial use; set it to true if you have read and accept it"
+        )
     for name in config.audio.pairings or []:
         if name not in (known := [p.slug for p in pairings]):
             yield f"audio.pairings: no pairing {name!r}{nearest(name, known)}; there are {', '.join(known)}"

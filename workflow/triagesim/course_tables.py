@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from triagesim.agreement import NOBODY, divide
+from triagesim.agreement import LEVELS, NOBODY, divide
 from triagesim.agreement_tables import Graded
 from triagesim.bootstrap import Array
 from triagesim.estimates import Estimate, Sample, count_by, rounded
@@ -50,10 +50,21 @@ def behaviour(pairing: str, graded: Graded) -> Iterator[list[Any]]:
         "lost_right_rate": ((ever & (wrong == 1)).astype(np.int64), one, NOBODY),
         "premature_closure_rate": (wrong * ended, ended, unended),
     }
+    shares["repeat_agreement"] = (*_repeats(graded), "one dialogue a case")
     yield _row(pairing, "flips_mean", _mean(graded, changes, one, NOBODY, share=False))
     for name, (part, whole, undefined) in shares.items():
         yield _row(pairing, name, _mean(graded, part, whole, undefined, share=True))
     yield _row(pairing, "first_correct_turn_median", _median(graded))
+
+
+def _repeats(graded: Graded) -> tuple[Numbers, Numbers]:
+    """Pairs of dialogues of one case with the same final level, and all its pairs, at the first dialogue of each."""
+    _, first, case = np.unique(np.array(graded.scores["case_id"], dtype=str), return_index=True, return_inverse=True)
+    levels = count_by(case, graded.final, max(LEVELS) + 1).astype(np.int64)
+    alike, every = (counts * (counts - 1) // 2 for counts in (levels, levels.sum(axis=1, keepdims=True)))
+    same, pairs = np.zeros_like(graded.truth), np.zeros_like(graded.truth)
+    same[first], pairs[first] = alike.sum(axis=1), every.sum(axis=1)
+    return same, pairs
 
 
 def _mean(graded: Graded, part: Numbers, whole: Numbers, undefined: str, *, share: bool) -> Estimate:

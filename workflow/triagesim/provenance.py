@@ -25,6 +25,7 @@ from pydantic import BaseModel
 
 from triagesim.backends import configured_backend
 from triagesim.config import Config
+from triagesim.dataset.licences import licences
 from triagesim.environment import code_digest
 from triagesim.jsonl import digest, dumps, read_lines, write_json
 from triagesim.mimic import provenance_of, source_files
@@ -182,8 +183,8 @@ def _packages() -> Iterator[Entity]:
 def _data(config: Config) -> Iterator[Entity]:
     """The source's files and own personas, each with its hash, and the licence that follows from what the source is."""
     source = find_path(config.data.source)
-    licence = load_yaml("dataset.yaml")["licences"][provenance_of(source, config.data.provenance)]
-    terms = {"license": licence.get("url", licence["name"]), "usageInfo": licence["notice"]}
+    [licence] = licences([provenance_of(source, config.data.provenance)])
+    terms = {"license": licence.url or licence.name, "usageInfo": licence.notice}
     for number, path in enumerate(map(Path, source_files(source)), 1):
         yield {**_outside(f"#data-{number}", path), **terms}
     for role in ("nurse", "patient"):
@@ -286,8 +287,9 @@ def _lines_with(path: Path, key: str) -> Iterable[str]:
 
 def _content(config: Config) -> Iterator[Entity]:
     """The configuration, the seeds in it, and hashes of the shipped data that the results follow from."""
-    whole = config.model_dump(mode="json", exclude={"models": {name: {"base_url"} for name in config.models}})
-    yield _value("#config", "the configuration with all defaults, without addresses of servers", dumps(whole))
+    hidden = {"models": {name: {"base_url"} for name in config.models}, "data": {"select": {"stays"}}}
+    whole = config.model_dump(mode="json", exclude=hidden)
+    yield _value("#config", "the configuration with all defaults, without addresses of servers and ids", dumps(whole))
     for path, seed in sorted(_seeds(whole)):
         yield _value(f"#{path}", path, seed)
     for name, folder in (("prompts", "prompts"), ("traits", "personas"), ("scales", "scales"), ("resources", "")):

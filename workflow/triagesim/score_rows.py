@@ -154,6 +154,16 @@ class Scores:
         chosen = [cell == value for cell in self[column]]
         return Scores({name: list(compress(cells, chosen)) for name, cells in self.columns.items()})
 
+    def by(self, column: str) -> dict[str, Scores]:
+        """The rows by what they have in a column."""
+        places: dict[str, list[int]] = {}
+        for place, cell in enumerate(self[column]):
+            places.setdefault(cell, []).append(place)
+        return {
+            value: Scores({name: [cells[place] for place in chosen] for name, cells in self.columns.items()})
+            for value, chosen in places.items()
+        }
+
     def rows(self) -> list[dict[str, Any]]:
         """The head and the scores as one mapping a row, numbers and truth values as such."""
         names = (*HEAD, *SCORE_KEYS)

@@ -46,9 +46,9 @@ def summarise(
         InputError: the episodes don't add up to the selected cases; the text names what is missing or too much.
     """
     from triagesim.metric_tables import write_tables
-    from triagesim.score_rows import read_scores
+    from triagesim.score_rows import Scores, columns, read_scores
 
-    everything = read_scores(scores)
+    scored = read_scores(scores).by("pairing")
     measured: dict[str, list[dict[str, Any]]] = {}
     for path in measures:
         measured.setdefault(path.parent.name, []).extend(read_table(path))
@@ -56,7 +56,7 @@ def summarise(
     rows, by_pairing = [], {}
     for path in pairings:
         pairing = ResolvedPairing.model_validate_json(path.read_text(encoding="utf-8"))
-        by_pairing[pairing.name] = everything.where("pairing", pairing.name)
+        by_pairing[pairing.name] = scored.get(pairing.name, Scores({name: [] for name in columns()}))
         found = by_pairing[pairing.name].rows()
         _assert_complete(pairing, found, cases)
         rows.append({**_row(pairing, found), **rates(measured.get(pairing.name, ()))})
@@ -96,17 +96,18 @@ def closing_lines(results: Path) -> str:
     manifests = sorted((results / "audio").glob("manifest-*.jsonl"))
     if flow and (metrics / "summary.csv").exists():
         rows = list(read_table(metrics / "summary.csv"))
+        width = max(24, *(len(row["pairing"]) + 2 for row in rows))
         lines.append(
-            f"{'pairing':<24}{'ok':>6}{'skipped':>9}{'error':>7}{'right':>14}{'over':>7}{'under':>7}{'turns':>7}"
+            f"{'pairing':<{width}}{'ok':>6}{'skipped':>9}{'error':>7}{'right':>14}{'over':>7}{'under':>7}{'turns':>7}"
         )
-        lines += [_closing_row(row, _called(metrics / "confusion.csv", row["pairing"])) for row in rows]
+        lines += [_closing_row(row, width, _called(metrics / "confusion.csv", row["pairing"])) for row in rows]
         spoken = [row for path in manifests for _, row in read_lines(path)]
         agreement = metrics / "agreement.csv"
         cases = graded_cases(read_table(agreement, raw=True)) if agreement.exists() else None
         lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, cases)]
     paths = [results / "report.html", metrics / "summary.csv", results / "pool.jsonl", *manifests]
     lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists()]
-    return "\n".join([*lines, *attributions(flow.get("provenance", ()))])
+    return "\n".join([*lines, *attributions(flow.get("provenance", {}))])
 
 
 def _called(confusion: Path, pairing: str) -> tuple[int, int, int] | None:
@@ -120,12 +121,12 @@ def _called(confusion: Path, pairing: str) -> tuple[int, int, int] | None:
     return counts[0], counts[-1], counts[1]
 
 
-def _closing_row(row: dict[str, Any], called: tuple[int, int, int] | None) -> str:
+def _closing_row(row: dict[str, Any], width: int, called: tuple[int, int, int] | None) -> str:
     """A pairing's figures as counts of graded dialogues."""
     right, over, under = called if row["graded"] and called else ("–", "–", "–")
     graded = f"{right} of {row['graded']}"
     turns = "–" if row["mean_turns"] is None else f"{row['mean_turns']:.1f}"
-    counts = f"{row['pairing']:<24}{row['ok']:>6}{row['skipped']:>9}{row['error']:>7}"
+    counts = f"{row['pairing']:<{width}}{row['ok']:>6}{row['skipped']:>9}{row['error']:>7}"
     return f"{counts}{graded:>14}{over:>7}{under:>7}{turns:>7}"
 
 

@@ -33,17 +33,19 @@ from triagesim.resources import RESOURCES
 #: The rules whose files aren't derived from the episodes, with what they write below results.
 SOURCES = {
     "fetch": ("models",),
-    "build_cases": ("cases",),
+    "build_cases": ("cases", "NOTICE.txt"),
     "generate_personas": ("personas",),
     "resolve_pairing": ("pairings",),
     "simulate": ("episodes", "usage"),
+    "resolve_judge": (),
+    "judge_completion": ("completion",),
     "render_audio": ("audio",),
     "manifest": (),
 }
 #: What people bring, below results.
 BROUGHT = ("review/returned",)
 #: Rules that aren't part of `all`, with a file that tells whether somebody asked for them.
-ON_DEMAND: dict[str, str] = {}
+ON_DEMAND = {"review_kit": "review/form.html", "review": "review/agreement.csv"}
 #: Written at the start of a run, from the configuration.
 _CONFIG = "config.json"
 #: What isn't compared: it holds no result.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from jinja2 import Environment, StrictUndefined
 
 from triagesim.dataset.columns import TABLES, TableName, columns
 from triagesim.dataset.files import paths
-from triagesim.governance import Provenance
+from triagesim.dataset.licences import Licence, licences
 from triagesim.jsonl import write_atomically
 from triagesim.resources import RESOURCES, load_yaml
 
@@ -66,10 +66,9 @@ class Contents:
         return {table: [split for split in self.splits if self.rows[table, split]] for table in TABLES}
 
     @property
-    def licences(self) -> list[dict[str, Any]]:
+    def licences(self) -> list[Licence]:
         """What follows from each provenance, the strictest first."""
-        order = reversed(get_args(Provenance))
-        return [load_yaml("dataset.yaml")["licences"][name] for name in order if name in self.origins]
+        return licences(self.origins)
 
     def by_split(self) -> list[list[Any]]:
         """split, patients, cases, dialogues, and rows of the other two tables."""
@@ -97,11 +96,12 @@ def write_card(path: Path, contents: Contents) -> None:
 
 def _metadata(contents: Contents) -> dict[str, Any]:
     """The block that Hugging Face reads. A split without rows can't be loaded, so it isn't named."""
-    strictest = contents.licences[0] if contents.licences else {"id": "unknown"}
-    licence = {"license": strictest["id"]}
-    if strictest["id"] == "other":
-        licence |= {"license_name": strictest["name"].lower().replace(" ", "-")}
-        licence |= {"license_link": strictest["url"]} if "url" in strictest else {}
+    licence = {"license": "unknown"}
+    if contents.licences:
+        strictest = contents.licences[0]
+        licence = {"license": strictest.id}
+        licence |= {"license_name": strictest.name.lower().replace(" ", "-")} if strictest.id == "other" else {}
+        licence |= {"license_link": strictest.url} if strictest.url else {}
     here = Path()
     configs = [
         {

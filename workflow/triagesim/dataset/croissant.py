@@ -27,7 +27,7 @@ def write_croissant(path: Path, contents: Contents) -> None:
 
     It has no date of publication: whoever publishes the dataset adds it.
     """
-    notices = [licence["notice"] for licence in contents.licences]
+    notices = [licence.notice for licence in contents.licences]
     chosen = "chosen because the nurse reached the label" if contents.pool else "all that finished"
     write_json(
         path,
@@ -39,7 +39,7 @@ def write_croissant(path: Path, contents: Contents) -> None:
             "description": " ".join(
                 [f"{TITLE}: {contents.dialogues} dialogues, {chosen}. No person said a word of them.", *notices]
             ),
-            "license": [licence.get("url", licence["name"]) for licence in contents.licences],
+            "license": [licence.url or licence.name for licence in contents.licences],
             "url": "https://arxiv.org/abs/2603.10035",
             "version": "1.0.0",
             "citeAs": "https://arxiv.org/abs/2603.10035",

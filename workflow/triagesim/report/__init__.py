@@ -1,5 +1,5 @@
 """The report: one page of a run, its figures with their data, and the browser of its dialogues."""
 
-from triagesim.report.page import write_report
+from triagesim.report.page import Sources, write_report
 
-__all__ = ["write_report"]
+__all__ = ["Sources", "write_report"]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 #: Panels of one figure, so that a sweep of forty pairings stays a page; the table has them all.
 MOST_PANELS = 12
+#: Rows of one panel of a forest.
+MOST_LABELS = 60
+_BY_PAIRING = ("confusion", "by_level", "calibration", "traits")
 _INK, _MUTED, _LINE, _ACCENT = "var(--ink)", "var(--muted)", "var(--line)", "var(--c1)"
 _SERIES = [f"var(--c{number})" for number in range(1, 9)]
 #: What the figure of agreement shows.
@@ -61,10 +64,15 @@ def draw(name: str, tables: Tables) -> Figure | None:
     drawn = _FIGURES[name](tables)
     if drawn is None or not drawn.records:
         return None
-    spec = {**drawn.chart.to_dict(validate=False), "config": _CONFIG}
+    spec = {**drawn.chart.to_dict(), "config": _CONFIG}
     svg = vl_convert.vegalite_to_svg(spec)
+    text = drawn.text
+    if name in _BY_PAIRING and (pairings := len(_distinct(drawn.records, "pairing"))) > MOST_PANELS:
+        text += f" The first {MOST_PANELS} of {pairings} pairings; the table has all."
+    if name == "comparisons" and len(drawn.records) > MOST_LABELS:
+        text += f" At most {MOST_LABELS} pairs; the table has all."
     data = [[record.get(column) for column in drawn.header] for record in drawn.records]
-    return Figure(name, drawn.title, drawn.text, _inline(svg, name), drawn.header, data)
+    return Figure(name, drawn.title, text, _inline(svg, name), drawn.header, data)
 
 
 def standalone(svg: str, colours: dict[str, str]) -> str:
@@ -267,14 +275,19 @@ def _calibration(tables: Tables) -> _Drawn | None:
 
 
 def _traits(tables: Tables) -> _Drawn | None:
-    header = ["pairing", "trait", "contrast", "measure", "effect", "low", "high", "verdict"]
+    header = ["pairing", "trait", "contrast", "measure", "hedges_g", "g_low", "g_high", "verdict"]
     records = [
-        {**record, "what": f"{record['trait']}, {record['contrast']}: {measure_name(record['measure'])}"}
-        for record in _records(tables.get("traits.csv", []), numbers=["effect", "low", "high"])
-        if record["effect"] is not None
+        {
+            **record,
+            "what": f"{record['trait'].replace('_', ' ')}: {measure_name(record['measure'])}",
+            "low": record["g_low"],
+            "high": record["g_high"],
+        }
+        for record in _records(tables.get("traits.csv", []), numbers=["hedges_g", "g_low", "g_high"])
+        if record["hedges_g"] is not None and record["g_low"] is not None
     ]
-    chart = _forest(records, "what", "effect", "pairing", columns=1)
-    text = "A dot an effect of a trait, with its interval; a line at 0."
+    chart = _forest(records, "what", "hedges_g", "pairing", columns=2)
+    text = "A dot an effect of a trait in standard deviations (Hedges' g), with its interval; a line at 0."
     return _Drawn("Effects of traits", text, chart, header, records)
 
 
@@ -283,13 +296,15 @@ def _audit(tables: Tables) -> _Drawn | None:
 
     header = ["pairing", "trait", "level", "keep_rate", "low", "high"]
     records = [
-        {**record, "what": f"{record['trait']}: {record['level']}"}
+        {**record, "what": f"{record['trait']}: {record['level']}".replace("_", " ")}
         for record in _records(tables.get("audit.csv", []), numbers=header[3:])
-        if record["keep_rate"] is not None
+        if record["keep_rate"] is not None and record["pairing"] == "all"
     ]
     scale = alt.Scale(domain=[0, 1])
     chart = _forest(records, "what", "keep_rate", "pairing", columns=2, scale=scale)
-    text = "A dot a trait's level: the share of its dialogues that the pool keeps, with its interval."
+    text = (
+        "A dot a trait's level: the share of its dialogues, over all pairings, that the pool keeps, with its interval."
+    )
     return _Drawn("Keep rate of the pool by trait", text, chart, header, records)
 
 
@@ -299,13 +314,16 @@ def _forest(
     """Dots with intervals and a line at 0, a row a label and a panel a value of `panel`."""
     import altair as alt
 
-    base = alt.Chart(_data(records), width=220 if columns > 1 else 300, height=alt.Step(16)).encode(
-        y=alt.Y(f"{label}:N", title=None, sort=None, axis=alt.Axis(labelLimit=320))
+    labels = _distinct(records, label)[:MOST_LABELS]
+    shown = [record for record in records if record[label] in labels]
+    base = alt.Chart(_data(shown), width=220 if columns > 1 else 300, height=alt.Step(16)).encode(
+        y=alt.Y(f"{label}:N", title=None, sort=labels, axis=alt.Axis(labelLimit=320))
     )
-    across = alt.X(f"{value}:Q", title=None) if scale is None else alt.X(f"{value}:Q", title=None, scale=scale)
+    at_zero = {"condition": {"test": "datum.value === 0", "value": _INK}, "value": _LINE}
+    axis = alt.Axis(gridColor=at_zero, grid=True)
+    across = alt.X(f"{value}:Q", title=None, axis=axis, scale=scale or alt.Undefined)
     return _panels(
         [
-            base.mark_rule(color=_MUTED).encode(x=alt.datum(0)),
             base.mark_rule(color=_ACCENT, strokeWidth=2).encode(x="low:Q", x2="high:Q"),
             base.mark_point(color=_ACCENT, filled=True, size=50).encode(x=across),
         ],
@@ -324,7 +342,11 @@ def _panels(layers: list[alt.Chart], by: str, names: list[str], *, columns: int,
     chart = (
         alt.layer(*layers)
         .transform_filter(alt.FieldOneOfPredicate(field=by, oneOf=names[:MOST_PANELS]))
-        .facet(facet=alt.Facet(f"{by}:N", sort=names, header=header), columns=min(columns, max(1, len(names))))
+        .facet(
+            facet=alt.Facet(f"{by}:N", sort=names, header=header),
+            columns=min(columns, max(1, len(names))),
+            spacing=50 if own_rows else 20,
+        )
     )
     return chart.resolve_scale(x="independent", y="independent") if own_rows else chart
 
@@ -372,9 +394,9 @@ _AXIS = {
 _CONFIG = {
     "background": None,
     # Fonts differ in width: what is drawn may be a little wider than what was measured.
-    "padding": {"left": 16, "right": 12, "top": 5, "bottom": 5},
+    "padding": {"left": 32, "right": 12, "top": 5, "bottom": 5},
     "mark": {"opacity": 1},
-    "font": "sans-serif",
+    "font": "Arial, Liberation Sans, sans-serif",
     "axis": _AXIS,
     "header": {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 12},
     "legend": {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 12},

@@ -13,6 +13,7 @@ from typing import Any
 
 from triagesim.cautions import cautions, graded_cases, restricted
 from triagesim.errors import InputError
+from triagesim.governance import notice, private_files
 from triagesim.jsonl import read_lines, write_atomically, write_table
 from triagesim.report.dialogues import Dialogues
 from triagesim.report.figures import Figure, draw, standalone
@@ -55,6 +56,12 @@ def write_report(sources: Sources, out: Path, data: Path) -> None:
     Raises:
         InputError: a table that every page has is missing, or a file isn't what it should be.
     """
+    flow = json.loads(sources.flow.read_text(encoding="utf-8"))
+    with private_files(flow["provenance"]):
+        _write_all(sources, flow, out, data)
+
+
+def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) -> None:
     spoken = _spoken(sources.manifests, out)
     dialogues = Dialogues.gather(
         sources.episodes,
@@ -62,52 +69,62 @@ def write_report(sources: Sources, out: Path, data: Path) -> None:
         spoken={(row["pairing"], row["episode_id"]): row for row in spoken},
         case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected, raw=True)},
     )
-    flow = json.loads(sources.flow.read_text(encoding="utf-8"))
     paths = {path.name: path for path in sources.tables}
     if "summary.csv" not in paths or "usage.json" not in paths:
         raise InputError("the report needs summary.csv and usage.json among its tables; run the rule summarise first")
-    own = dict(_own_tables(flow, paths["usage.json"], dialogues, spoken))
-    tables: dict[str, list[Row]] = {
-        name: list(read_table(path, raw=True)) for name, path in paths.items() if path.suffix == ".csv"
-    }
-    figures: dict[str, Figure] = {}
-    _clear(data)
-    for name, (header, rows) in own.items():
+    if data.absolute() in {path.parent.absolute() for path in sources.tables}:
+        raise InputError(f"{data} holds the tables themselves; name a folder of its own for the report's data")
+    sections = load_yaml("report/sections.yaml")
+    drawn = [name for section in sections for name in section.get("figures", ())]
+    _clear(data, drawn)
+    tables = {name: _read(path) for name, path in paths.items() if path.suffix == ".csv"}
+    for name, (header, rows) in _own_tables(flow, paths["usage.json"], dialogues, spoken):
         write_table(data / name, header, rows)
-        tables[name] = list(read_table(data / name, raw=True))
-    for section in load_yaml("report/sections.yaml"):
-        for name in section.get("figures", ()):
-            if drawn := draw(name, tables):
-                figures[name] = drawn
-                write_table(data / f"{name}.csv", drawn.header, drawn.data)
-                _write(data / f"{name}.svg", standalone(drawn.svg, load_yaml("report/palette.yaml")["light"]))
-    held = sum(map(len, dialogues.chunks)) <= HELD
-    if not held:
-        for number, chunk in enumerate(dialogues.chunks):
-            _write(data / f"dialogues-{number}.js", f'triagesimChunk({number}, "{chunk}");\n')
+        tables[name] = _read(data / name)
+    figures = _draw(drawn, tables, data)
+    beside = _write_dialogues(dialogues.chunks, data)
     summary = list(read_table(paths["summary.csv"]))
     cases = graded_cases(tables["agreement.csv"]) if "agreement.csv" in tables else None
-    _write(
-        out,
-        _render(
-            flow=flow,
-            summary=summary,
-            cautions=cautions(flow, summary, spoken, cases),
-            restricted=restricted(flow),
-            sections=[
-                _section(section, tables, figures, paths, data.name) for section in load_yaml("report/sections.yaml")
-            ],
-            pairings=[json.loads(path.read_text(encoding="utf-8")) for path in sources.pairings],
-            coverage={row["value"] or row["by"]: row for row in tables.get("coverage.csv", [])},
-            spoken=spoken,
-            files=sorted(path.name for path in data.iterdir() if path.suffix in (".csv", ".svg")),
-            folder=data.name,
-            index=dialogues.index(),
-            count=len(dialogues.rows),
-            chunks=dialogues.chunks if held else [],
-            beside=0 if held else len(dialogues.chunks),
-        ),
+    page = _render(
+        flow=flow,
+        summary=summary,
+        cautions=cautions(flow, summary, spoken, cases),
+        restricted=restricted(flow),
+        notice=notice(flow["provenance"]).split("\n\n"),
+        sections=[_section(section, tables, figures, paths, data.name) for section in sections],
+        pairings=[json.loads(path.read_text(encoding="utf-8")) for path in sources.pairings],
+        pooled={row["value"] or None: row for row in tables.get("coverage.csv", []) if row["by"] in ("pairing", "all")},
+        spoken=spoken,
+        files=sorted(path.name for path in data.iterdir() if path.suffix in (".csv", ".svg")),
+        folder=data.name,
+        index=dialogues.index(),
+        count=len(dialogues.rows),
+        chunks=[] if beside else dialogues.chunks,
+        beside=beside,
     )
+    _write(out, page)
+
+
+def _draw(names: Iterable[str], tables: Tables, data: Path) -> dict[str, Figure]:
+    """The figures whose tables are there, each with its drawing and its numbers in the folder."""
+    figures = {name: figure for name in names if (figure := draw(name, tables))}
+    for name, figure in figures.items():
+        write_table(data / f"{name}.csv", figure.header, figure.data)
+        _write(data / f"{name}.svg", standalone(figure.svg, load_yaml("report/palette.yaml")["light"]))
+    return figures
+
+
+def _write_dialogues(chunks: list[str], data: Path) -> int:
+    """Write the chunks into files of the folder if the page shouldn't hold them; how many files."""
+    if sum(map(len, chunks)) <= HELD:
+        return 0
+    for number, chunk in enumerate(chunks):
+        _write(data / f"dialogues-{number}.js", f'triagesimChunk({number}, "{chunk}");\n')
+    return len(chunks)
+
+
+def _read(path: Path) -> list[Row]:
+    return list(read_table(path, raw=True))
 
 
 def _section(
@@ -195,11 +212,11 @@ def _render(**facts: Any) -> str:
     )
 
 
-def _clear(data: Path) -> None:
-    """Remove what an earlier page left; nothing that has another name."""
-    for pattern in ("*.csv", "*.svg", "dialogues-*.js"):
-        for path in data.glob(pattern):
-            path.unlink()
+def _clear(data: Path, figures: Iterable[str]) -> None:
+    """Remove what an earlier page left: figures that this one may not have, and dialogues."""
+    left = [data / f"{name}.{kind}" for name in figures for kind in ("csv", "svg")]
+    for path in [*left, *data.glob("dialogues-*.js")]:
+        path.unlink(missing_ok=True)
 
 
 def _write(path: Path, text: str) -> None:

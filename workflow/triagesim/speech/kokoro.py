@@ -19,7 +19,7 @@ from triagesim.cases import explain
 from triagesim.errors import InputError
 from triagesim.fetch import Entry
 from triagesim.speech.engine import plain
-from triagesim.speech.voices import Voice
+from triagesim.speech.voices import Voice, load_voices
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,6 +66,7 @@ class Kokoro:
         from kokoro_onnx.config import EspeakConfig
         from phonemizer.backend import EspeakBackend
 
+        self.voices = load_voices(self.name)
         options = onnxruntime.SessionOptions()
         # A second of speech takes 0.65 s of CPU time on one thread and 1.0 s on two; the samples are the same.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -95,7 +96,8 @@ class Kokoro:
             phonemes = self._onnx.tokenizer.phonemize(plain(text), parameters.language)
         if not phonemes:
             return np.zeros(_RATE // 100, np.float32), _RATE
-        samples, rate = self._onnx.create(phonemes, parameters.style, parameters.speed, is_phonemes=True)
+        speed = min(max(parameters.speed * voice.tempo, 0.5), 2.0)
+        samples, rate = self._onnx.create(phonemes, parameters.style, speed, is_phonemes=True)
         return np.clip(samples * np.float32(_HEADROOM), -1, 1), rate
 
     def _check(self, voice: Voice) -> _Parameters:

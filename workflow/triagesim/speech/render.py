@@ -1,21 +1,36 @@
-"""Renders pooled dialogues: one two-channel file each, from lines that are spoken once and kept."""
+"""Renders pooled dialogues: a two-channel file and a mono mix each, from lines that are spoken once and kept."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from triagesim.errors import InputError, TriageSimError
 from triagesim.jsonl import digest, read_lines, write_jsonl
 from triagesim.resources import load_yaml
+from triagesim.speech.casting import Casting
+from triagesim.speech.crew import About, Crew, Failed, Load, Work, crew
+from triagesim.speech.dialogue import SETTINGS, Line, script
 from triagesim.speech.engine import Engine
-from triagesim.speech.spoken import part_pause, rules_digest, split, spoken_form
-from triagesim.speech.voices import Speaker, Voice, cast, load_voices
+from triagesim.speech.sound import (
+    RATE,
+    Channel,
+    Format,
+    levelled,
+    loudness,
+    resampled,
+    speakers_levelled,
+    through,
+    write_audio,
+)
+from triagesim.speech.store import Said, find, read, speak
+from triagesim.speech.voices import Speaker, Voice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,77 +38,107 @@ if TYPE_CHECKING:
 
 CHANNELS: dict[Speaker, int] = {"nurse": 0, "patient": 1}
 
-_SETTINGS = "speech/dialogue.yaml"
+#: Failures that an error names; the rest is counted.
+_NAMED = 50
+#: Seconds from one progress line to the next.
+_PROGRESS_EVERY = 10.0
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class RenderError(TriageSimError):
-    """Some dialogues could not be rendered; all the others were."""
+    """More dialogues could not be rendered than may fail; all the others were."""
 
     exit_code = 1
 
 
-class Line(NamedTuple):
-    """A line of a dialogue: as written, as said, and the silence before it in seconds."""
+@dataclass(frozen=True)
+class Style:
+    """How dialogues sound, beside what the engine does.
 
-    speaker: Speaker
-    text: str
-    spoken: str
-    pause: float
+    Attributes:
+        seed: of the casting, the gaps, the room and the engine.
+        splits: shares of the patients by split, where no voice may be heard in two; None where any may.
+        split_seed: of the draw of patients.
+    """
+
+    channel: Channel = "clean"
+    format: Format = "flac"
+    seed: int = 0
+    splits: Mapping[str, float] | None = None
+    split_seed: int = 0
+
+
+class Job(NamedTuple):
+    """A dialogue that is to be put together from spoken lines."""
+
+    pairing: str
+    episode_id: str
+    lines: list[tuple[Line, Said]]
+    voices: dict[Speaker, Voice]
+
+    @property
+    def name(self) -> str:
+        """As a reader finds it."""
+        return f"{self.pairing}/{self.episode_id}"
 
 
 def render_pool(
     pool: Path,
     manifest: Path,
     store: Path,
-    engine: Engine,
+    load: Load,
     *,
+    style: Style | None = None,
     pairings: Sequence[str] | None = None,
     max_dialogues: int | None = None,
     shard: tuple[int, int] = (1, 1),
-    fallback: str | None = None,
+    workers: int = 1,
+    max_error_rate: float = 0,
     log: Callable[[str], None],
-) -> None:
+) -> list[dict[str, Any]]:
     """Render the chosen dialogues of a pool to `<manifest's folder>/dialogues/`, then write the manifest.
 
     Args:
         store: folder of the spoken lines; what is there isn't asked of the engine again.
+        load: gives the engine and, if it isn't the wanted one, why; it is called once in each worker.
         pairings: whose dialogues are wanted; None for all.
         max_dialogues: the most dialogues of the whole pool, whatever the shard; None for all.
         shard: (i, n): the i-th of n parts of the chosen dialogues.
-        fallback: why this engine speaks instead of the wanted one, for the manifest; None if it is the wanted one.
+        workers: processes that speak.
+        max_error_rate: share of the shard's dialogues that may fail without failing all.
         log: is given a line of progress at a time.
+
+    Returns:
+        What failed, as `pairing`, `episode_id`, `line` (from 1; None for the whole dialogue) and `error`.
 
     Raises:
         InputError: the pool isn't one.
-        RenderError: dialogues failed; the others are rendered, and no manifest is written.
+        RenderError: too many dialogues failed; the others are rendered, and no manifest is written.
     """
-    chosen = choose(pool, pairings, max_dialogues)
+    style = style or Style()
+    everything = read_pool(pool)
+    chosen = choose(everything, pairings, max_dialogues)
     mine = [row for row in chosen if _is_in(shard, row)]
-    log(f"{engine.name} ({engine.version}): {len(mine)} of {len(chosen)} chosen dialogues are in shard {_name(shard)}")
-    rows: list[dict[str, Any]] = []
-    failed: list[str] = []
-    seconds = 0.0
-    for number, episode in enumerate(mine, 1):
-        name = f"{episode['pairing']}/{episode['episode_id']}"
-        try:
-            rows.append(render_dialogue(episode, engine, manifest.parent, store, fallback))
-        except Exception as error:
-            failed.append(f"{name}: {error if isinstance(error, TriageSimError) else repr(error)}")
-            log(f"{number}/{len(mine)} {failed[-1]}")
-            continue
-        seconds += rows[-1]["duration_s"]
-        log(f"{number}/{len(mine)} {name}: {rows[-1]['duration_s']:.1f} s; {seconds:.1f} s of audio done")
-    if failed:
-        raise RenderError(
-            f"{len(failed)} of {len(mine)} dialogues could not be rendered; the others are kept:\n  "
-            + "\n  ".join(failed)
-        )
+    with crew(load, workers) as team:
+        about = team.about()
+        if about.fallback:
+            log(f"warning: {about.name} speaks: {about.fallback}")
+        log(f"{about.name} ({about.version}); licence: {about.licence}")
+        log(f"{len(mine)} of {len(chosen)} chosen dialogues are in shard {_name(shard)}")
+        casting = Casting(about.voices, everything, seed=style.seed, splits=style.splits, split_seed=style.split_seed)
+        jobs, failed = _plan(mine, casting, about, store, style)
+        failed += _speak_all(team, jobs, log)
+        broken = {(row["pairing"], row["episode_id"]) for row in failed}
+        whole = [job for job in jobs if (job.pairing, job.episode_id) not in broken]
+        rows, unmade = _assemble_all(team, whole, about, manifest.parent, style, log)
+    failed += unmade
+    _check_errors(failed, len(mine), max_error_rate, log)
     write_jsonl(manifest, rows)
+    return failed
 
 
-def choose(pool: Path, pairings: Sequence[str] | None, max_dialogues: int | None) -> list[dict[str, Any]]:
-    """The pool's dialogues that are to be spoken, fewest words first (then by pairing and episode).
+def read_pool(pool: Path) -> list[dict[str, Any]]:
+    """The pool's episodes.
 
     Raises:
         InputError: a line isn't a pooled episode, or one episode is there twice.
@@ -103,166 +148,197 @@ def choose(pool: Path, pairings: Sequence[str] | None, max_dialogues: int | None
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for number, row in read_lines(pool):
         _check(row, f"{pool}, line {number}")
-        if pairings is not None and row["pairing"] not in pairings:
-            continue
         # Without regard to case, as some file systems name files.
         key = (row["pairing"].lower(), row["episode_id"].lower())
         if key in rows:
             raise InputError(f"{pool}, line {number}: episode {row['pairing']}/{row['episode_id']} is already above")
         rows[key] = row
-    ranked = sorted(rows.values(), key=lambda row: (_words(row), row["pairing"], row["episode_id"]))
-    return ranked[:max_dialogues]
+    return list(rows.values())
 
 
-def render_dialogue(
-    episode: dict[str, Any], engine: Engine, folder: Path, store: Path, fallback: str | None = None
-) -> dict[str, Any]:
-    """Render one pooled episode to `<folder>/dialogues/<pairing>/<episode id>.flac`.
+def choose(
+    rows: Sequence[dict[str, Any]], pairings: Sequence[str] | None, max_dialogues: int | None
+) -> list[dict[str, Any]]:
+    """The dialogues that are to be spoken, fewest words first (then by pairing and episode)."""
+    wanted = [row for row in rows if pairings is None or row["pairing"] in pairings]
+    return sorted(wanted, key=lambda row: (_words(row), row["pairing"], row["episode_id"]))[:max_dialogues]
 
-    The file is 16-bit FLAC at the engine's rate, the nurse left and the patient right.
+
+def assemble(about: About, folder: Path, style: Style, _engine: Callable[[], Engine], job: Job) -> dict[str, Any]:
+    """Put a dialogue together: `<folder>/dialogues/<pairing>/<episode id>.<format>`, and the same below `mono/`.
+
+    Both have 16 bits at 24 kHz; the first has the nurse left and the patient right, the second both in one channel.
 
     Returns:
-        The manifest's row: `file` relative to `folder`, times in seconds from the file's start.
+        The manifest's row: files relative to `folder`, times in seconds from the file's start.
 
     Raises:
-        InputError: the history doesn't fit the transcript, or a voice's parameters aren't the engine's.
-        TriageSimError: the engine gave silence for words, or another rate than before.
+        TriageSimError: a spoken line can't be read.
     """
     import numpy as np
 
-    settings = load_yaml(_SETTINGS)
-    voices = cast(episode, load_voices(engine.name))
+    settings = load_yaml(SETTINGS)
     placed: list[tuple[int, int, NDArray[np.float32]]] = []
     lines: list[dict[str, Any]] = []
-    rate = position = 0
-    for line in script(episode):
-        speech, line_rate = _speak(line.spoken, engine, voices[line.speaker], store)
-        if line_rate != (rate or line_rate):
-            raise TriageSimError(f"{engine.name} gave {line_rate} Hz after {rate} Hz; a dialogue has one rate")
-        rate = line_rate
-        start = position + round(line.pause * rate)
+    position = 0
+    for line, said in job.lines:
+        samples, rate, words = read(said)
+        speech = resampled(samples, rate, RATE)
+        start = position + round(line.pause * RATE)
         position = start + len(speech)
         placed.append((start, CHANNELS[line.speaker], speech))
-        times = {"start": round(start / rate, 3), "end": round(position / rate, 3)}
-        lines.append({"speaker": line.speaker, "text": line.text, "spoken": line.spoken, **times})
-    audio = np.zeros((position + round(settings["pauses"]["last"] * rate), 2), np.float32)
+        lines.append(_timed(line, start / RATE, position / RATE, words))
+    audio = np.zeros((position + round(settings["edges"]["last"] * RATE), 2), np.float32)
     for start, channel, speech in placed:
         audio[start : start + len(speech), channel] = speech
-    audio = _levelled(audio, rate, **settings["level"])
-    path = folder / "dialogues" / episode["pairing"] / f"{episode['episode_id']}.flac"
-    _write_flac(path, audio, rate)
-    loudness = _loudness(audio, rate)
+    level = settings["level"]
+    drawn = int(digest(["room", style.seed, job.pairing, job.episode_id])[:8], 16)
+    heard = through(style.channel, speakers_levelled(audio, level["lufs"]), drawn, settings)
+    stereo = levelled(speakers_levelled(heard, level["lufs"]), **level)
+    name = Path(job.pairing, f"{job.episode_id}.{style.format}")
+    mono = levelled(np.sum(stereo, axis=1, keepdims=True), **level)
     return {
-        "pairing": episode["pairing"],
-        "episode_id": episode["episode_id"],
-        "file": path.relative_to(folder).as_posix(),
-        "sha256": sha256(path.read_bytes()).hexdigest(),
-        "duration_s": round(len(audio) / rate, 3),
-        "rate": rate,
+        "pairing": job.pairing,
+        "episode_id": job.episode_id,
+        **_written(Path("dialogues") / name, stereo, folder),
+        "duration_s": round(len(audio) / RATE, 3),
+        "rate": RATE,
         "channels": dict(CHANNELS),
-        "lufs": None if loudness is None else round(loudness, 1),
-        "engine": {"name": engine.name, "version": engine.version, "licence": engine.licence, "fallback": fallback},
-        "voices": {speaker: voice.model_dump() for speaker, voice in voices.items()},
+        "mono": _written(Path("mono") / name, mono, folder),
+        "channel": style.channel,
+        "engine": {key: getattr(about, key) for key in ("name", "version", "licence", "fallback")},
+        "voices": {speaker: voice.model_dump() for speaker, voice in job.voices.items()},
         "lines": lines,
     }
 
 
-def script(episode: dict[str, Any]) -> list[Line]:
-    """The lines of a transcript with the pause before each; the history says where a vital sign was measured.
-
-    Raises:
-        InputError: a line of the transcript isn't in the history, in its order.
-    """
-    transcript, history = episode["transcript"], episode.get("history") or []
-    pauses = load_yaml(_SETTINGS)["pauses"]
-    vitals = [0] * (len(transcript) + 1)
-    found = 0
-    for entry in history:
-        if entry.get("event") == "vital":
-            vitals[found] += 1
-        elif found < len(transcript) and entry.get("in_transcript") is not False:
-            line = transcript[found]
-            found += (entry.get("actor"), entry.get("utterance")) == (line["speaker"], line["text"])
-    if history and found < len(transcript):
-        raise InputError(f"line {found + 1} of the transcript isn't in the history: {transcript[found]['text']!r:.60}")
-    lines: list[Line] = []
-    for line, measured in zip(transcript, vitals, strict=False):
-        kind = "first" if not lines else "same_speaker" if lines[-1].speaker == line["speaker"] else None
-        pause = pauses[kind or f"{line['speaker']}_reply"] + measured * pauses["vital"]
-        lines.append(Line(line["speaker"], line["text"], spoken_form(line["text"]), pause))
-    return lines
+def _plan(
+    episodes: Sequence[Mapping[str, Any]], casting: Casting, about: About, store: Path, style: Style
+) -> tuple[list[Job], list[dict[str, Any]]]:
+    """What is to be said by whom, and the episodes that can't be read so."""
+    jobs: list[Job] = []
+    failed: list[dict[str, Any]] = []
+    for episode in episodes:
+        voices = casting(episode)
+        try:
+            lines = script(episode, style.seed)
+        except InputError as error:
+            failed.append(_failure(episode["pairing"], episode["episode_id"], None, str(error)))
+            continue
+        kept = partial(find, store=store, engine=about.name, version=about.version, seed=style.seed)
+        said = [(line, kept(line.spoken, voices[line.speaker])) for line in lines]
+        jobs.append(Job(episode["pairing"], episode["episode_id"], said, voices))
+    return jobs, failed
 
 
-def _speak(spoken: str, engine: Engine, voice: Voice, store: Path) -> tuple[NDArray[np.float32], int]:
-    """The samples of a line and their rate, from the store, or first from the engine into it."""
-    import soundfile
-
-    # The seed follows from what is said and who says it: an equal line of an equal voice is rendered once.
-    seed = int(digest([spoken, voice.id])[:8], 16) % 2**31
-    key = digest([spoken, engine.name, engine.version, voice.parameters, seed, rules_digest()])
-    path = store / key[:2] / f"{key}.flac"
-    if not path.exists():
-        _write_flac(path, *_synthesize(spoken, engine, voice, seed))
-    try:
-        samples, rate = soundfile.read(path, dtype="float32")
-    except soundfile.LibsndfileError as error:
-        raise TriageSimError(f"{path}: can't be read ({error}); remove it and run again") from None
-    return samples, rate
-
-
-def _synthesize(spoken: str, engine: Engine, voice: Voice, seed: int) -> tuple[NDArray[np.float32], int]:
-    """Ask the engine for a line, part by part if it is longer than its limit."""
-    import numpy as np
-
-    pieces: list[NDArray[np.float32]] = []
-    rate = 0
-    for part in split(spoken, engine.limit) or [""]:
-        samples, rate = engine.synthesize(part, voice, seed)
-        if any(map(str.isalnum, part)) and not np.any(samples):
-            raise TriageSimError(f"{engine.name}, voice {voice.id}: no sound for {part!r:.60}")
-        pieces += [np.zeros(round(part_pause() * rate), np.float32), samples]
-    return np.concatenate(pieces[1:]), rate
+def _speak_all(team: Crew, jobs: Sequence[Job], log: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Have every line spoken that isn't kept yet; the lines that failed, in each dialogue that they stand in."""
+    lines = {said.path: said for job in jobs for _, said in job.lines}
+    missing = [said for said in lines.values() if not said.path.exists()]
+    log(f"{len(lines) - len(missing)} of {len(lines)} different lines are spoken already, {len(missing)} are not")
+    progress = _Progress(missing, log)
+    why: dict[Path, str] = {}
+    for number, result in team.do(speak, missing):
+        if isinstance(result, Failed):
+            why[missing[number].path] = result.why
+        progress.done(missing[number], 0.0 if isinstance(result, Failed) else result)
+    return [
+        _failure(job.pairing, job.episode_id, number, why[said.path])
+        for job in jobs
+        for number, (_, said) in enumerate(job.lines, 1)
+        if said.path in why
+    ]
 
 
-def _levelled(audio: NDArray[np.float32], rate: int, *, lufs: float, peak_dbfs: float) -> NDArray[np.float32]:
-    """Bring each channel, then all of them together to a loudness, or to less where a peak would pass the limit."""
-    import numpy as np
+class _Progress:
+    """Says now and then how many seconds of audio are spoken, and how many are left by the rate of speaking so far."""
 
-    for channel in audio.T:
-        channel *= _gain(_loudness(channel, rate), lufs)
-    peak = float(np.max(np.abs(audio), initial=0.0))
-    most = 10 ** (peak_dbfs / 20) / peak if peak else 1.0
-    return audio * np.float32(min(_gain(_loudness(audio, rate), lufs), most))
+    def __init__(self, lines: Sequence[Said], log: Callable[[str], None]) -> None:
+        self._log = log
+        self._total = len(lines)
+        self._left = sum(len(said.spoken) for said in lines)
+        self._lines = self._characters = 0
+        self._seconds = 0.0
+        self._said = time.monotonic()
+
+    def done(self, said: Said, seconds: float) -> None:
+        self._lines += 1
+        self._left -= len(said.spoken)
+        if seconds:
+            self._characters += len(said.spoken)
+            self._seconds += seconds
+        now = time.monotonic()
+        if self._lines == self._total or now - self._said >= _PROGRESS_EVERY:
+            self._said = now
+            left = self._left * self._seconds / self._characters if self._characters else 0.0
+            self._log(f"line {self._lines}/{self._total}: {self._seconds:.1f} s of audio done, about {left:.0f} s left")
 
 
-def _gain(loudness: float | None, wanted: float) -> float:
-    return 1.0 if loudness is None else float(10 ** ((wanted - loudness) / 20))
+def _assemble_all(
+    team: Crew, jobs: Sequence[Job], about: About, folder: Path, style: Style, log: Callable[[str], None]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The manifest's rows in the order of the jobs, and what failed."""
+    rows: dict[int, dict[str, Any]] = {}
+    failed: list[dict[str, Any]] = []
+    work: Work[Job, dict[str, Any]] = partial(assemble, about, folder, style)
+    seconds = 0.0
+    for number, result in team.do(work, jobs):
+        job = jobs[number]
+        if isinstance(result, Failed):
+            failed.append(_failure(job.pairing, job.episode_id, None, result.why))
+            continue
+        rows[number] = result
+        seconds += result["duration_s"]
+        log(f"{len(rows)}/{len(jobs)} {job.name}: {result['duration_s']:.1f} s; {seconds:.1f} s of dialogue done")
+    return [rows[number] for number in sorted(rows)], failed
 
 
-def _loudness(audio: NDArray[np.float32], rate: int) -> float | None:
-    """The integrated loudness in LUFS of one or two channels; None where there is nothing to hear."""
-    import numpy as np
-    import pyloudnorm
+def _check_errors(failed: Sequence[dict[str, Any]], count: int, most: float, log: Callable[[str], None]) -> None:
+    """Name what failed, and fail if it is too much."""
+    if not failed:
+        return
+    dialogues = {(row["pairing"], row["episode_id"]) for row in failed}
+    named = [_said_of(row) for row in failed[:_NAMED]]
+    if len(failed) > _NAMED:
+        named.append(f"and {len(failed) - _NAMED} more")
+    said = f"{len(dialogues)} of {count} dialogues could not be rendered; the others are kept:\n  " + "\n  ".join(named)
+    if len(dialogues) > most * count:
+        raise RenderError(f"{said}\n(audio.max_error_rate is {most:g})")
+    log(f"warning: {said}")
 
-    with np.errstate(divide="ignore"):
-        loudness = float(pyloudnorm.Meter(rate).integrated_loudness(audio))
-    return loudness if np.isfinite(loudness) else None
+
+def _said_of(row: dict[str, Any]) -> str:
+    line = "" if row["line"] is None else f", line {row['line']}"
+    return f"{row['pairing']}/{row['episode_id']}{line}: {row['error']}"
 
 
-def _write_flac(path: Path, samples: NDArray[np.float32], rate: int) -> None:
-    """Write 16-bit FLAC under a temporary name, then rename it; samples outside -1 … 1 are clipped."""
-    import soundfile
+def _failure(pairing: str, episode_id: str, line: int | None, error: str) -> dict[str, Any]:
+    return {"pairing": pairing, "episode_id": episode_id, "line": line, "error": error}
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        with temporary.open("w+b") as file:
-            soundfile.write(file, samples, rate, format="FLAC", subtype="PCM_16")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+
+def _timed(line: Line, start: float, end: float, words: Sequence[tuple[str, float]] | None) -> dict[str, Any]:
+    """A line of the manifest; each word lasts until the next one begins."""
+    row: dict[str, Any] = {"speaker": line.speaker, "text": line.text, "spoken": line.spoken}
+    row |= {"start": round(start, 3), "end": round(end, 3)}
+    if words is not None:
+        begins = [round(min(start + begin, end), 3) for _, begin in words]
+        ends = [*begins, round(end, 3)][1:]
+        spans = zip(words, begins, ends, strict=True)
+        row["words"] = [{"word": word, "start": begin, "end": stop} for (word, _), begin, stop in spans]
+    return row
+
+
+def _written(name: Path, audio: NDArray[np.float32], folder: Path) -> dict[str, Any]:
+    """Write a file, instead of one in another format from an earlier run; its name, hash and loudness."""
+    write_audio(folder / name, audio, RATE)
+    for other in set(get_args(Format)) - {name.suffix[1:]}:
+        (folder / name).with_suffix(f".{other}").unlink(missing_ok=True)
+    heard = loudness(audio)
+    return {
+        "file": name.as_posix(),
+        "sha256": sha256((folder / name).read_bytes()).hexdigest(),
+        "lufs": None if heard is None else round(heard, 1),
+    }
 
 
 def _check(row: dict[str, Any], where: str) -> None:

@@ -1,0 +1,85 @@
+# The language of the dialogues: a row each, near-duplicates, and by pairing fidelity, effects of traits and leaks.
+rule language:
+    input:
+        "results/episodes/{pairing}/{shard}.jsonl",
+    output:
+        rows="results/language/{pairing}/{shard}.csv",
+        leaks="results/leaks/{pairing}/{shard}.csv",
+    log:
+        "logs/language/{pairing}/{shard}.log",
+    conda:
+        "../../envs/core.yaml"
+    params:
+        script=SCRIPTS / "measure_language.py",
+        data=data_of(
+            "language.yaml",
+            "speech/dialogue.yaml",
+            "agenda/lexicon.yaml",
+            "agenda/master.yaml",
+            "personas/nurse.yaml",
+            "personas/patient.yaml",
+        ),
+        code=code_of(
+            "language.py",
+            "leaks.py",
+            "phrasing.py",
+            "protocol.py",
+            "scoring.py",
+            "backends/agenda/checks.py",
+            "backends/agenda/understanding.py",
+        ),
+    shell:
+        "python {params.script:q} {input} --out {output.rows} --leaks {output.leaks} > {log} 2>&1"
+
+
+rule duplicates:
+    input:
+        episodes_of_run(),
+    output:
+        "results/metrics/duplicates.csv",
+    log:
+        "logs/duplicates.log",
+    conda:
+        "../../envs/core.yaml"
+    params:
+        script=SCRIPTS / "find_duplicates.py",
+        data=data_of("fidelity.yaml"),
+        code=code_of("duplicates.py", "language.py", "phrasing.py"),
+    shell:
+        "python {params.script:q} {input} --out {output} > {log} 2>&1"
+
+
+rule describe:
+    input:
+        language=expand(
+            "results/language/{pairing}/{shard}.csv", pairing=PAIRINGS, shard=SHARDS
+        ),
+        leaks=expand(
+            "results/leaks/{pairing}/{shard}.csv", pairing=PAIRINGS, shard=SHARDS
+        ),
+        scores=expand(
+            "results/scores/{pairing}/{shard}.csv", pairing=PAIRINGS, shard=SHARDS
+        ),
+        duplicates="results/metrics/duplicates.csv",
+    output:
+        "results/metrics/fidelity.csv",
+        "results/metrics/traits.csv",
+        "results/metrics/leaks.csv",
+    log:
+        "logs/describe.log",
+    conda:
+        "../../envs/core.yaml"
+    params:
+        script=SCRIPTS / "describe.py",
+        score=CONFIG.score.model_dump_json(),
+        data=data_of("fidelity.yaml", "contrasts.yaml"),
+        code=code_of(
+            "bootstrap.py",
+            "describing.py",
+            "estimates.py",
+            "fidelity.py",
+            "traits.py",
+        ),
+    shell:
+        "python {params.script:q} {input.language} --leaks {input.leaks} --duplicates {input.duplicates}"
+        " --scores {input.scores} --score {params.score:q} --out-dir results/metrics > {log} 2>&1"
