@@ -215,16 +215,6 @@ def test_a_quick_run_prints_its_tables_and_what_they_were_measured_on(
 
 
 @pytest.mark.slow
-def test_what_the_workflow_itself_costs_is_printed_for_a_fresh_run_a_finished_one_and_a_job() -> None:
-    done = run("--shards", "2", "--episodes", "48", script="dag.py")
-    assert done.returncode == 0, done.stderr
-    shards, jobs = tables(done.stdout)
-    assert [row["what"] for row in shards] == ["plan of a fresh run", "look at a finished run"]
-    assert [row["what"] for row in jobs] == ["asks the baseline", "replays the journal"]
-    assert all(float(row["of these on a core"]) > 0 for row in (*shards, *jobs))
-
-
-@pytest.mark.slow
 def test_a_quick_run_of_speech_compares_each_way_with_the_plain_loop() -> None:
     done = run("--quick", script="speech.py")
     assert done.returncode == 0, done.stderr
@@ -233,6 +223,16 @@ def test_a_quick_run_of_speech_compares_each_way_with_the_plain_loop() -> None:
     assert len({row["speech s"] for row in rows}) == 1
     assert rows[0]["throughput over the plain loop"] == "1.00"
     assert all(float(row["real-time factor"]) > 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_what_the_workflow_itself_costs_is_printed_for_a_fresh_run_a_finished_one_and_a_job() -> None:
+    done = run("--shards", "2", "--episodes", "48", script="dag.py")
+    assert done.returncode == 0, done.stderr
+    shards, jobs = tables(done.stdout)
+    assert [row["what"] for row in shards] == ["plan of a fresh run", "look at a finished run"]
+    assert [row["what"] for row in jobs] == ["asks the baseline", "replays the journal"]
+    assert all(float(row["of these on a core"]) > 0 for row in (*shards, *jobs))
 
 
 @pytest.mark.parametrize("script", ["driver.py", "hosted.py", "prefix.py", "score.py", "steps.py", "personas.py"])

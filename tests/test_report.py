@@ -178,6 +178,18 @@ def test_snakemake_s_own_report_holds_the_marked_outputs(run: Path, tmp_path: Pa
 # The page in Chromium
 
 
+def test_the_weights_of_both_persona_pools_are_on_the_page_with_their_sources(run: Path) -> None:
+    shown = rows(run / "results/report/persona_weights.csv")
+    pools = [
+        {"role": role} | row
+        for role in ("patient", "nurse")
+        for row in rows(run / f"results/personas/{role}.weights.csv")
+    ]
+    assert shown == pools
+    page = (run / "results/report.html").read_text(encoding="utf-8")
+    assert all(f"<td>{row['source']}</td>" in page for row in pools)
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:

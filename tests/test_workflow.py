@@ -138,6 +138,46 @@ def test_the_default_run_gives_episodes_scores_a_pool_and_speech(default_run: Pa
         assert [line["start"] for line in row["lines"]] == sorted(line["start"] for line in row["lines"])
 
 
+def test_what_the_default_run_speaks_is_understood_described_and_without_fault(
+    default_run: Path, tmp_path: Path
+) -> None:
+    import jiwer
+
+    from triagesim.fetch import fetch
+    from triagesim.speech.heard import compared
+    from triagesim.speech.recognise import Recogniser, files_of_recogniser, transcribe
+
+    results = default_run / "results"
+    for name in files_of_recogniser("whisper-tiny"):
+        fetch(name)
+    transcribe(results / "audio/manifest-1-of-1.jsonl", tmp_path / "heard", Recogniser("whisper-tiny"), lambda _: None)
+    dialogues = [row["lines"] for _, row in read_lines(tmp_path / "heard")]
+    said, heard = (
+        [" ".join(compared(line[form]) for line in lines) for lines in dialogues] for form in ("text", "heard")
+    )
+    # Where kokoro couldn't be had, espeak spoke, which is harder to understand.
+    spoken_by = {row["engine"] for _, row in read_lines(tmp_path / "heard")}
+    assert jiwer.wer(said, heard) < (0.25 if spoken_by == {"kokoro"} else 0.4)
+    # The control: what was heard of the other dialogue.
+    assert jiwer.wer(said, heard[::-1]) > 0.8
+    described = [row for _, row in read_lines(results / "audio/dialogues/metadata.jsonl")]
+    assert len(described) == len(dialogues) == 2
+    with (results / "metrics/audio_checks.csv").open(encoding="utf-8") as file:
+        assert [row["problems"] for row in csv.DictReader(file)] == ["", ""]
+    assert not (results / "metrics/asr.csv").exists()
+
+
+def test_speech_is_heard_only_where_the_configuration_asks_for_it(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+    planned = jobs(snakemake(folder, "snakemake -n"))
+    assert (planned["audio_manifests"], planned["acoustics"]) == (1, 1)
+    assert not {"transcribe", "asr_metrics"} & set(planned)
+    edit(folder, lambda config: config["audio"].update(transcribe={}, shards=3))
+    heard = jobs(snakemake(folder, "snakemake -n"))
+    assert (heard["render_audio"], heard["transcribe"], heard["asr_metrics"]) == (3, 3, 1)
+    assert heard["fetch"] == planned["fetch"] + 1
+
+
 def test_the_run_ends_with_a_table_its_labels_and_the_paths_to_open(default_run: Path) -> None:
     printed = (default_run / "printed.txt").read_text(encoding="utf-8")
     for part in ("demo-quality model", "results/metrics/summary.csv\n", "results/pool.jsonl\n", "0 rejected"):

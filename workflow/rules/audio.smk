@@ -29,7 +29,6 @@ rule render_audio:
     threads: CONFIG.audio.workers
     resources:
         gpu=int(CLONED and CONFIG.audio.xtts.device != "cpu"),
-        ncpus=CONFIG.audio.workers,
     params:
         script=SCRIPTS / "render_audio.py",
         store=f"{CONFIG.journal.dir}/_speech",

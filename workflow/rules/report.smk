@@ -10,6 +10,8 @@ REPORT_TABLES = [
     "fidelity.csv",
     "leaks.csv",
     "duplicates.csv",
+    *(("acoustics.csv", "audio_checks.csv") if SPEECH_CHECKS else ()),
+    *(("asr.csv",) if TRANSCRIBE else ()),
 ]
 REPORT_LOOK = sorted((ROOT / "resources" / "report").iterdir())
 
@@ -23,6 +25,7 @@ rule report:
         episodes=episodes_of_run(),
         pool="results/pool.jsonl",
         audio=AUDIO,
+        weights=expand("results/personas/{role}.weights.csv", role=["patient", "nurse"]),
     output:
         page=report(
             "results/report.html",
@@ -49,4 +52,4 @@ rule report:
     shell:
         "python {params.script:q} --tables {input.tables} --flow {input.flow} --selected {input.selected}"
         " --pairings {input.pairings} --episodes {input.episodes} --pool {input.pool} --audio {input.audio}"
-        " --out {output.page} --data {output.data} > {log} 2>&1"
+        " --weights {input.weights} --out {output.page} --data {output.data} > {log} 2>&1"

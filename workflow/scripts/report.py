@@ -22,10 +22,12 @@ def main() -> None:
     parser.add_argument("--episodes", type=Path, nargs="+", required=True, help="results/episodes/*/*.jsonl")
     parser.add_argument("--pool", type=Path, required=True, help="results/pool.jsonl")
     parser.add_argument("--audio", type=Path, nargs="*", default=[], help="results/audio/manifest-*.jsonl")
+    parser.add_argument("--weights", type=Path, nargs="*", default=[], help="results/personas/*.weights.csv")
     parser.add_argument("--out", type=Path, required=True, help="the page; links go from it to results/")
     parser.add_argument("--data", type=Path, required=True, help="a folder beside it for figures, data and dialogues")
     args = parser.parse_args()
-    sources = Sources(args.tables, args.flow, args.selected, args.pairings, args.episodes, args.pool, args.audio)
+    run = (args.tables, args.flow, args.selected, args.pairings, args.episodes)
+    sources = Sources(*run, args.pool, args.audio, args.weights)
     write_report(sources, args.out, args.data)
 
 

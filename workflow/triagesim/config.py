@@ -306,6 +306,12 @@ class Xtts(Section):
     ] = Field(default_factory=dict, description="over the model's own")
 
 
+class Transcribe(Section):
+    """What hears the spoken dialogues, to say what of them can be understood."""
+
+    model: str = Field("whisper-tiny", description="whisper-tiny, whisper-base, or a folder of a model for CTranslate2")
+
+
 class Audio(Section):
     """What is spoken, and how."""
 
@@ -322,6 +328,7 @@ class Audio(Section):
     max_error_rate: Share = Field(0, description="share of a shard's dialogues that may fail without failing the job")
     workers: Positive = Field(1, description="runtime: processes that speak in a job, each with an engine of its own")
     xtts: Xtts = Xtts()
+    transcribe: Transcribe | None = Field(None, description="speech recognition of what was spoken; off unless set")
 
 
 class Dataset(Section):

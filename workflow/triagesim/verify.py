@@ -1,7 +1,7 @@
 """Says whether a run's results are what its stored episodes give: each derived file is made anew and compared.
 
 What is made anew isn't listed here: every rule of the workflow runs again, in a folder beside the results, but for
-those in `SOURCES`, whose files are only linked there. So a rule that is added is verified from then on.
+those in `SOURCES`, whose files are only linked there, one by one. So a rule that is added is verified from then on.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import csv
 import filecmp
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,8 +41,12 @@ SOURCES = {
     "resolve_judge": (),
     "judge_completion": ("completion",),
     "render_audio": ("audio",),
+    "audio_manifests": (),
+    "transcribe": (),
     "manifest": (),
 }
+# Of the rules that `shards_per_job` makes of one.
+_NUMBER = re.compile(r"_\d+$")
 #: What people bring, below results.
 BROUGHT = ("review/returned",)
 #: Rules that aren't part of `all`, with a file that tells whether somebody asked for them.
@@ -196,10 +201,12 @@ def _link(results: Path, scratch: Path, config: Config) -> None:
             (scratch / path.name).symlink_to(path)
     linked = [name for names in SOURCES.values() for name in names]
     for name in (*linked, *BROUGHT):
-        if (results / name).exists():
-            place = scratch / "results" / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(results / name)
+        if (results / name).is_dir():
+            for path in (results / name).rglob("*"):
+                if path.is_file():
+                    _link_file(path, scratch / "results" / path.relative_to(results))
+        elif (results / name).exists():
+            _link_file(results / name, scratch / "results" / name)
     # `all` wants the crate, which can't be made anew; it may be missing.
     (scratch / "results").mkdir(exist_ok=True)
     (scratch / "results" / CRATE).touch()
@@ -213,6 +220,14 @@ def _link(results: Path, scratch: Path, config: Config) -> None:
     write_json(scratch / ".config.json", stated)
 
 
+def _link_file(path: Path, place: Path) -> None:
+    """Link one file, with its time, in a folder of the scratch's own: what a rule replaces there is only the link."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(path)
+    times = path.stat()
+    os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns), follow_symlinks=False)
+
+
 def _run_rules(results: Path, scratch: Path, cores: int) -> str | None:
     """Make everything derived in the scratch folder; why it can't be made, if so."""
     snakefile = RESOURCES.parent / "Snakefile"
@@ -223,7 +238,7 @@ def _run_rules(results: Path, scratch: Path, cores: int) -> str | None:
     base = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile), "--directory", str(scratch)]
     base += ["--configfile", str(scratch / ".config.json"), "--replace-workflow-config", "--cores", str(cores)]
     listed = _snakemake([*base, "--list-rules"])
-    rules = [name for name in listed.stdout.split() if name.isidentifier() and name not in SOURCES]
+    rules = [name for name in listed.stdout.split() if name.isidentifier() and _NUMBER.sub("", name) not in SOURCES]
     targets = ["all", *(rule for rule, file in ON_DEMAND.items() if (results / file).exists())]
     done = _snakemake([*base, *targets, "--rerun-triggers", "mtime", "--allowed-rules", *rules])
     if done.returncode == 0:

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from triagesim.report.dialogues import Dialogues
 from triagesim.report.figures import Figure, draw, standalone
 from triagesim.report.tables import Row, Tables, View, view
 from triagesim.resources import RESOURCES, load_yaml
+from triagesim.sampling import WEIGHTS_HEADER
 from triagesim.summary import read_table
 
-#: Characters of packed dialogues that the page holds itself; with more they lie in files beside it, one a chunk.
-HELD = 4_000_000
+#: Characters of packed dialogues that the page holds itself: about 11,000, with which it still loads at once
+#: (benchmarks/README.md). With more they lie in files beside it, one a chunk.
+HELD = 16_000_000
 
 _FOLDER = RESOURCES / "report"
 
@@ -35,6 +37,7 @@ class Sources:
         tables: of `results/metrics`, found by their names; a section whose table isn't among them is left out.
         flow, selected: `flow.json` and `cases.csv` of `results/cases`.
         manifests: of the audio, `results/audio/manifest-<shard>.jsonl`.
+        weights: of the persona pools, `results/personas/<role>.weights.csv`.
     """
 
     tables: list[Path]
@@ -44,6 +47,7 @@ class Sources:
     episodes: list[Path]
     pool: Path
     manifests: list[Path]
+    weights: list[Path] = field(default_factory=list)
 
 
 def write_report(sources: Sources, out: Path, data: Path) -> None:
@@ -78,7 +82,8 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
     drawn = [name for section in sections for name in section.get("figures", ())]
     _clear(data, drawn)
     tables = {name: _read(path) for name, path in paths.items() if path.suffix == ".csv"}
-    for name, (header, rows) in _own_tables(flow, paths["usage.json"], dialogues, spoken):
+    own = dict(_own_tables(flow, paths["usage.json"], dialogues, spoken)) | _pools(sources.weights)
+    for name, (header, rows) in own.items():
         write_table(data / name, header, rows)
         tables[name] = _read(data / name)
     figures = _draw(drawn, tables, data)
@@ -167,6 +172,12 @@ def _own_tables(
     yield "lines.csv", (["pairing", "speaker", *kinds], lines)
     header = ["pairing", "engine", "version", "licence", "dialogues", "minutes", "lines", "voices", "lufs"]
     yield "spoken.csv", (header, list(_speech(spoken)))
+
+
+def _pools(weights: list[Path]) -> dict[str, tuple[list[str], list[list[Any]]]]:
+    """The weights of both persona pools in one table, if there are any."""
+    rows = [[path.name.partition(".")[0], *row.values()] for path in weights for row in read_table(path, raw=True)]
+    return {"persona_weights.csv": (["role", *WEIGHTS_HEADER], rows)} if rows else {}
 
 
 def _speech(spoken: list[dict[str, Any]]) -> Iterator[list[Any]]:
