@@ -293,7 +293,7 @@ def test_a_job_that_gained_nothing_is_not_tried_again_and_says_where_to_look(her
     begun(gained=False)
     done = submit(job(resources={"attempt": 2}))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "job 46.server gained no answer or ended in an error" in done.stderr
+    assert "job 46.server gained nothing or ended in an error" in done.stderr
     assert "logs/pbs/simulate.a.b.3-of-20.log says why" in done.stderr
     assert len(calls("qsub")) == 1
 

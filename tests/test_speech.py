@@ -405,6 +405,16 @@ def test_what_was_spoken_is_not_asked_again(render: Any, engine: Engine) -> None
     assert counting.asked[len(TALK) :] == ["Nothing, really."]
 
 
+def test_a_new_line_counts_as_gained_for_a_batch_job_and_a_kept_one_does_not(
+    render: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "again"):
+        monkeypatch.setenv("TRIAGESIM_GAINED", str(tmp_path / name))
+        render([episode()])
+    assert (tmp_path / "first").exists()
+    assert not (tmp_path / "again").exists()
+
+
 def test_another_version_of_the_engine_speaks_anew(render: Any, engine: Engine) -> None:
     render([episode()])
     later = Counting(engine)

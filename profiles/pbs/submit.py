@@ -173,7 +173,7 @@ def check_gain(job: dict[str, Any]) -> None:
     note = last_job(job)
     if attempt(job) > 1 and note is not None and not (STATE / f"{number(note['job'])}.gained").exists():
         sys.exit(
-            f"{title(job)}: job {note['job']} gained no answer or ended in an error, so no further one is "
+            f"{title(job)}: job {note['job']} gained nothing or ended in an error, so no further one is "
             f"submitted; {note['log']} says why. Mend that and run again"
         )
 

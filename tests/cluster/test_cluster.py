@@ -263,7 +263,7 @@ def test_a_failing_job_fails_the_run_says_why_and_is_not_tried_again(site: Site)
     assert "runtime.key_file: there is no file nowhere/keys" in said
     (job,) = site.jobs()
     assert f"job {job} failed: exit code 1" in said
-    assert f"job {job} gained no answer or ended in an error, so no further one is submitted" in said
+    assert f"job {job} gained nothing or ended in an error, so no further one is submitted" in said
     assert not (site.folder / FAR).exists()
 
 
@@ -288,7 +288,7 @@ def test_a_chunk_that_gained_nothing_ends_the_chain_and_a_new_start_goes_on(site
         site.cut(server, 7, 8)
         said = site.run(FAR, expect=1)
         _, second = site.jobs()
-        assert f"job {second} gained no answer or ended in an error, so no further one is submitted" in said
+        assert f"job {second} gained nothing or ended in an error, so no further one is submitted" in said
         assert "logs/pbs/simulate.far.1-of-1.try-2.log says why" in said
         site.run(FAR)
     assert len(site.jobs()) == 3

@@ -17,7 +17,7 @@ PARENT = "TRIAGESIM_PARENT"
 RUNTIME = "TRIAGESIM_RUNTIME"
 #: When the batch system ends this job, in Unix seconds.
 JOB_END = "TRIAGESIM_JOB_END"
-#: A file that is there once this job has a new answer, but after an error: a further job would get on from here.
+#: A file that is there once this job has a new answer or spoken line, but after an error: a further job would get on.
 GAINED = "TRIAGESIM_GAINED"
 #: A file of keys (NAME=value), instead of `.env` in the working folder.
 KEY_FILE = "TRIAGESIM_KEY_FILE"
@@ -40,6 +40,12 @@ def prepare(package_folder: Path, runtime: dict[str, Any]) -> None:
     os.environ[RUNTIME] = json.dumps(runtime)
     if runtime.get("key_file"):
         os.environ[KEY_FILE] = runtime["key_file"]
+
+
+def note_gain() -> None:
+    """Note that this job got on, so that a batch system's next one has something to go on from."""
+    if GAINED in os.environ:
+        Path(os.environ[GAINED]).touch()
 
 
 def time_limit(configured: float | None) -> float | None:

@@ -33,7 +33,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from triagesim.environment import GAINED
+from triagesim.environment import note_gain
 from triagesim.errors import StopRun
 from triagesim.requests import CallName, Completion, Usage
 
@@ -130,8 +130,9 @@ class Journal:
                 "model": completion.model,
             },
         )
-        if completion.finish_reason != "error":
-            self._note_gain()
+        if completion.finish_reason != "error" and not self._gained and self._folder is not None:
+            self._gained = True
+            note_gain()
 
     def note_failure(self, case_id: str, name: CallName, kind: str) -> None:
         """Note a try that gave no answer, or an answer of no use."""
@@ -159,12 +160,6 @@ class Journal:
         for file in self._files.values():
             file.close()
         self._files.clear()
-
-    def _note_gain(self) -> None:
-        """Tell a batch job's next try that this one got on."""
-        if not self._gained and self._folder is not None and (path := os.environ.get(GAINED)):
-            Path(path).touch()
-        self._gained = True
 
     def _sync(self) -> None:
         """Flush to the disk now and then, in a thread: the disk may be slow, and no call waits for it."""

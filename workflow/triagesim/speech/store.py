@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from triagesim.environment import note_gain
 from triagesim.errors import TriageSimError
 from triagesim.jsonl import digest, write_json
 from triagesim.speech.engine import Engine, TimedEngine, Word
@@ -57,6 +58,7 @@ def speak(engine: Callable[[], Engine], said: Said) -> float:
         if words is not None:
             write_json(said.path.with_suffix(".json"), words)
         write_audio(said.path, samples, rate)
+        note_gain()
     try:
         return float(soundfile.info(said.path).duration)
     except soundfile.LibsndfileError as error:
