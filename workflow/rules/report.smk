@@ -10,6 +10,8 @@ REPORT_TABLES = [
     "fidelity.csv",
     "leaks.csv",
     "duplicates.csv",
+    *(["acoustics.csv", "audio_checks.csv"] if SPEECH_CHECKS else []),
+    *(["asr.csv"] if TRANSCRIBE else []),
 ]
 REPORT_LOOK = sorted((ROOT / "resources" / "report").iterdir())
 
@@ -38,6 +40,7 @@ rule report:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "report.py",
+        data=data_of("notices.yaml"),
         look=digest([path.read_text(encoding="utf-8") for path in REPORT_LOOK]),
         code=code_of(
             "cautions.py",
