@@ -22,6 +22,7 @@ from triagesim.speech.casting import Casting
 from triagesim.speech.dialogue import script
 from triagesim.speech.engine import choose_engine, load_engine
 from triagesim.speech.render import choose, read_pool, render_pool
+from triagesim.speech.spoken import rules_digest
 from triagesim.speech.store import find
 
 
@@ -31,7 +32,14 @@ def loop(job: dict[str, Any]) -> tuple[float, float]:
     engine = load_engine(job["engine"])
     pool = read_pool(Path(job["pool"]))
     casting = Casting(engine.voices, pool)
-    kept = partial(find, store=Path(job["store"]), engine=engine.name, version=engine.version, seed=0)
+    kept = partial(
+        find,
+        store=Path(job["store"]),
+        engine=engine.name,
+        version=engine.version,
+        rules=rules_digest(),
+        seed=0,
+    )
     ready = time.monotonic() - begun
     said = {}
     for episode in choose(pool, None, job["dialogues"]):

@@ -185,6 +185,7 @@ def test_lhotse_meeteval_pyannote_and_datasets_load_the_corpus(corpus: Path, tmp
     assert (lhotse["recordings"], lhotse["supervisions"], lhotse["rttm"]) == (3, 10, 10)
     assert lhotse["quietest"] > 0.02
     assert (meeteval["stm"], meeteval["rttm"], meeteval["cpwer_with_itself"]) == (10, 10, 0)
+    assert meeteval["ctm"] == len((corpus / "manifests" / "dialogues.ctm").read_text().splitlines())
     assert (pyannote["files"], pyannote["segments"]) == (IDS, 10)
     assert lhotse["speakers"] == meeteval["speakers"] == pyannote["speakers"] == voices
     assert datasets["rows"] == 3

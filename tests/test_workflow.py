@@ -167,6 +167,17 @@ def test_what_the_default_run_speaks_is_understood_described_and_without_fault(
     assert not (results / "metrics/asr.csv").exists()
 
 
+def test_speech_is_heard_only_where_the_configuration_asks_for_it(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+    planned = jobs(snakemake(folder, "snakemake -n"))
+    assert (planned["audio_manifests"], planned["acoustics"]) == (1, 1)
+    assert not {"transcribe", "asr_metrics"} & set(planned)
+    edit(folder, lambda config: config["audio"].update(transcribe={}, shards=3))
+    heard = jobs(snakemake(folder, "snakemake -n"))
+    assert (heard["render_audio"], heard["transcribe"], heard["asr_metrics"]) == (3, 3, 1)
+    assert heard["fetch"] == planned["fetch"] + 1
+
+
 def test_the_run_ends_with_a_table_its_labels_and_the_paths_to_open(default_run: Path) -> None:
     printed = (default_run / "printed.txt").read_text(encoding="utf-8")
     for part in ("demo-quality model", "results/metrics/summary.csv\n", "results/pool.jsonl\n", "0 rejected"):

@@ -43,6 +43,7 @@ def by_meeteval(folder: Path) -> dict[str, Any]:
     stm = meeteval.io.load(manifests / "dialogues.stm")
     rttm = meeteval.io.load(manifests / "dialogues.rttm")
     error = meeteval.wer.cpwer(stm, stm)
+    words = manifests / "dialogues.ctm"
     total = sum(error.values(), start=meeteval.wer.ErrorRate.zero())
     return {
         "stm": len(stm),
@@ -50,6 +51,8 @@ def by_meeteval(folder: Path) -> dict[str, Any]:
         "speakers": sorted({segment.speaker_id for segment in stm}),
         "cpwer_with_itself": total.error_rate,
         "words": total.length,
+        # Empty where the engine gives no word times.
+        "ctm": len(meeteval.io.load(words)) if words.stat().st_size else 0,
     }
 
 

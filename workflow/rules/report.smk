@@ -10,8 +10,8 @@ REPORT_TABLES = [
     "fidelity.csv",
     "leaks.csv",
     "duplicates.csv",
-    *(["acoustics.csv", "audio_checks.csv"] if SPEECH_CHECKS else []),
-    *(["asr.csv"] if TRANSCRIBE else []),
+    *(("acoustics.csv", "audio_checks.csv") if SPEECH_CHECKS else ()),
+    *(("asr.csv",) if TRANSCRIBE else ()),
 ]
 REPORT_LOOK = sorted((ROOT / "resources" / "report").iterdir())
 

@@ -1,7 +1,7 @@
 """Says whether a run's results are what its stored episodes give: each derived file is made anew and compared.
 
 What is made anew isn't listed here: every rule of the workflow runs again, in a folder beside the results, but for
-those in `SOURCES`, whose files are only linked there. So a rule that is added is verified from then on.
+those in `SOURCES`, whose files are only linked there, one by one. So a rule that is added is verified from then on.
 """
 
 from __future__ import annotations
@@ -201,10 +201,12 @@ def _link(results: Path, scratch: Path, config: Config) -> None:
             (scratch / path.name).symlink_to(path)
     linked = [name for names in SOURCES.values() for name in names]
     for name in (*linked, *BROUGHT):
-        if (results / name).exists():
-            place = scratch / "results" / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(results / name)
+        if (results / name).is_dir():
+            for path in (results / name).rglob("*"):
+                if path.is_file():
+                    _link_file(path, scratch / "results" / path.relative_to(results))
+        elif (results / name).exists():
+            _link_file(results / name, scratch / "results" / name)
     # `all` wants the crate, which can't be made anew; it may be missing.
     (scratch / "results").mkdir(exist_ok=True)
     (scratch / "results" / CRATE).touch()
@@ -216,6 +218,14 @@ def _link(results: Path, scratch: Path, config: Config) -> None:
         (journal / "_salt").symlink_to(salt)
     stated = {**config.model_dump(mode="json"), "journal": {"dir": ".journal"}}
     write_json(scratch / ".config.json", stated)
+
+
+def _link_file(path: Path, place: Path) -> None:
+    """Link one file, with its time, in a folder of the scratch's own: what a rule replaces there is only the link."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(path)
+    times = path.stat()
+    os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns), follow_symlinks=False)
 
 
 def _run_rules(results: Path, scratch: Path, cores: int) -> str | None:

@@ -38,7 +38,7 @@ class Dialogue(NamedTuple):
 
     def speaker(self, role: str) -> str:
         """The speaker's name in the whole corpus: engine and voice, which is what a listener could tell apart."""
-        return f"{self.audio['engine']['name']}-{self.audio['voices'][role]['id']}"
+        return "_".join(f"{self.audio['engine']['name']}-{self.audio['voices'][role]['id']}".split())
 
     def traits(self, role: str) -> dict[str, str]:
         """The audible traits of a role's persona; the gender is the voice's."""

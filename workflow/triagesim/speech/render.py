@@ -29,6 +29,7 @@ from triagesim.speech.sound import (
     through,
     write_audio,
 )
+from triagesim.speech.spoken import rules_digest
 from triagesim.speech.store import Said, find, read, speak
 from triagesim.speech.voices import Speaker, Voice
 
@@ -218,6 +219,7 @@ def _plan(
     """What is to be said by whom, and the episodes that can't be read so."""
     jobs: list[Job] = []
     failed: list[dict[str, Any]] = []
+    kept = partial(find, store=store, engine=about.name, version=about.version, rules=rules_digest(), seed=style.seed)
     for episode in episodes:
         voices = casting(episode)
         try:
@@ -225,7 +227,6 @@ def _plan(
         except InputError as error:
             failed.append(_failure(episode["pairing"], episode["episode_id"], None, str(error)))
             continue
-        kept = partial(find, store=store, engine=about.name, version=about.version, seed=style.seed)
         said = [(line, kept(line.spoken, voices[line.speaker])) for line in lines]
         jobs.append(Job(episode["pairing"], episode["episode_id"], said, voices))
     return jobs, failed

@@ -11,7 +11,7 @@ from triagesim.errors import TriageSimError
 from triagesim.jsonl import digest, write_json
 from triagesim.speech.engine import Engine, TimedEngine, Word
 from triagesim.speech.sound import write_audio
-from triagesim.speech.spoken import part_pause, rules_digest, split
+from triagesim.speech.spoken import part_pause, split
 from triagesim.speech.voices import Voice
 
 if TYPE_CHECKING:
@@ -31,15 +31,16 @@ class Said(NamedTuple):
     path: Path
 
 
-def find(spoken: str, voice: Voice, *, store: Path, engine: str, version: str, seed: int) -> Said:
+def find(spoken: str, voice: Voice, *, store: Path, engine: str, version: str, rules: str, seed: int) -> Said:
     """Where a line is kept; its own seed follows from what is said and who says it, so that equal lines are one.
 
     Args:
         engine, version: of the engine that speaks.
+        rules: the hash of the rules that made the spoken form.
         seed: the run's.
     """
     own = int(digest([seed, spoken, voice.id])[:8], 16) % 2**31
-    key = digest([spoken, engine, version, voice.parameters, voice.tempo, own, rules_digest()])
+    key = digest([spoken, engine, version, voice.parameters, voice.tempo, own, rules])
     return Said(spoken, voice, own, store / key[:2] / f"{key}.flac")
 
 
