@@ -117,6 +117,7 @@ def make(results: Path) -> tuple[float, float]:
         "--pairings": results.glob("pairings/*.json"),
         "--episodes": results.glob("episodes/*/*.jsonl"),
         "--audio": results.glob("audio/manifest-*.jsonl"),
+        "--weights": results.glob("personas/*.weights.csv"),
         "--flow": [results / "cases/flow.json"],
         "--selected": [results / "cases/cases.csv"],
         "--pool": [results / "pool.jsonl"],

@@ -60,6 +60,7 @@ def make_report(results: Path, *, without: tuple[str, ...] = (), data: str = "re
         "--pairings": sorted((results / "pairings").iterdir()),
         "--episodes": sorted((results / "episodes").rglob("*.jsonl")),
         "--audio": sorted((results / "audio").glob("manifest-*.jsonl")),
+        "--weights": [results / f"personas/{role}.weights.csv" for role in ("patient", "nurse")],
         "--flow": [results / "cases/flow.json"],
         "--selected": [results / "cases/cases.csv"],
         "--pool": [results / "pool.jsonl"],
@@ -128,6 +129,11 @@ def test_a_figure_has_its_drawing_and_its_data_beside_the_page_and_its_table_on_
         (row["pairing"], row["truth"], row["final"], row["n"]) for row in rows(run / "results/report/confusion.csv")
     }
     assert counted == {tuple(row.values()) for row in rows(run / "results/metrics/confusion.csv")}
+
+
+def test_only_what_the_run_did_not_make_is_left_out(run: Path) -> None:
+    page = (run / "results/report.html").read_text(encoding="utf-8").replace("&#39;", "'")
+    assert re.findall(r"Left out, as this run doesn't have it: ([^<]*)\.</p>", page) == ["asr.csv"]
 
 
 def test_the_same_files_give_the_same_page(run: Path, results: Path) -> None:

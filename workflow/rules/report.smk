@@ -40,6 +40,7 @@ rule report:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "report.py",
+        data=data_of("notices.yaml"),
         look=digest([path.read_text(encoding="utf-8") for path in REPORT_LOOK]),
         code=code_of(
             "cautions.py",
