@@ -1,6 +1,7 @@
 # Speech of pooled dialogues; each line is rendered once and kept beside the journal.
 from triagesim.speech.dialogue import SETTINGS
 from triagesim.speech.speakers import recordings_of
+from triagesim.speech.spoken import rules_digest
 
 XTTS = CONFIG.audio.xtts.model_dump(exclude={"device"})
 CLONED = SPEECH_ENGINE == "xtts"
@@ -56,7 +57,9 @@ rule render_audio:
             else f"--max-dialogues {CONFIG.audio.max_dialogues}"
         ),
         errors=f"--max-error-rate {CONFIG.audio.max_error_rate}",
-        settings=digest([load_yaml(SETTINGS), load_yaml("speech/direction.yaml")]),
+        settings=digest(
+            [load_yaml(SETTINGS), load_yaml("speech/direction.yaml"), rules_digest()]
+        ),
         code=code_of(
             "speech/casting.py",
             "speech/dialogue.py",

@@ -1,6 +1,5 @@
 # What is known of the spoken dialogues: manifests for speech tools, acoustics, recognition. Nothing where nothing is spoken.
 from triagesim.speech.recognise import files_of_recogniser
-from triagesim.speech.spoken import rules_digest
 
 SPEECH_CHECKS = (
     []
