@@ -1,4 +1,4 @@
-"""The rule measure: completion, drop-off and rewrites by episode, and their rates."""
+"""What rule score says of each episode beside its score: completion, drop-off, rewrites, and their rates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from triagesim.jsonl import write_jsonl
 from triagesim.measured import COLUMNS, rates
 from triagesim.summary import read_table
 
-SCRIPT = Path(__file__).parents[1] / "workflow" / "scripts" / "measure.py"
+SCRIPT = Path(__file__).parents[1] / "workflow" / "scripts" / "score.py"
 
 
 def measured(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the rule's command on `folder/episodes.jsonl`."""
-    command = [sys.executable, SCRIPT, folder / "episodes.jsonl", "--out", folder / "out.csv", *words]
+    command = [sys.executable, SCRIPT, folder / "episodes.jsonl", "--measures", folder / "out.csv", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 

@@ -287,7 +287,7 @@ def test_one_more_pairing_runs_only_itself_and_what_gathers(finished: Path) -> N
     edit(finished, one_more)
     planned = jobs(snakemake(finished, "snakemake -n"))
     once = ("all", "summarise", "duplicates", "describe", "select_pool", "render_audio", "report", "export", "manifest")
-    shards = dict.fromkeys(("simulate", "score", "language", "measure"), 4)
+    shards = dict.fromkeys(("simulate", "score"), 4)
     assert planned == {"resolve_pairing": 1, **shards, **dict.fromkeys(once, 1)}
 
 

@@ -1,37 +1,4 @@
-# The language of the dialogues: a row each, near-duplicates, and by pairing fidelity, effects of traits and leaks.
-rule language:
-    input:
-        "results/episodes/{pairing}/{shard}.jsonl",
-    output:
-        rows="results/language/{pairing}/{shard}.csv",
-        leaks="results/leaks/{pairing}/{shard}.csv",
-    log:
-        "logs/language/{pairing}/{shard}.log",
-    conda:
-        "../../envs/core.yaml"
-    params:
-        script=SCRIPTS / "measure_language.py",
-        data=data_of(
-            "language.yaml",
-            "speech/dialogue.yaml",
-            "agenda/lexicon.yaml",
-            "agenda/master.yaml",
-            "personas/nurse.yaml",
-            "personas/patient.yaml",
-        ),
-        code=code_of(
-            "language.py",
-            "leaks.py",
-            "phrasing.py",
-            "protocol.py",
-            "scoring.py",
-            "backends/agenda/checks.py",
-            "backends/agenda/understanding.py",
-        ),
-    shell:
-        "python {params.script:q} {input} --out {output.rows} --leaks {output.leaks} > {log} 2>&1"
-
-
+# The language of the dialogues by pairing: near-duplicates, fidelity, effects of traits and leaks.
 rule duplicates:
     input:
         episodes_of_run(),

@@ -50,32 +50,3 @@ rule judge_completion:
     shell:
         "python {params.script:q} {input.episodes} --judge {input.judge} --journal {params.journal:q}"
         " --max-error-rate {params.most} --out {output.verdicts} --usage {output.usage} 2>&1 | tee -i {log}"
-
-
-rule measure:
-    input:
-        REVIEWS,
-        episodes="results/episodes/{pairing}/{shard}.jsonl",
-        verdicts=(
-            "results/completion/{pairing}/{shard}.jsonl"
-            if CONFIG.measures.judge
-            else []
-        ),
-    output:
-        "results/measures/{pairing}/{shard}.csv",
-    log:
-        "logs/measure/{pairing}/{shard}.log",
-    conda:
-        "../../envs/core.yaml"
-    params:
-        script=SCRIPTS / "measure.py",
-        verdicts=lambda wildcards, input: (
-            f"--verdicts {input.verdicts}" if input.verdicts else ""
-        ),
-        reviews=f"--reviews {shlex.quote(str(REVIEWS[0]))}" if REVIEWS else "",
-        code=code_of("measured.py", "environment_view.py")
-        + code_of(
-            *(f"measures/{name}.py" for name in ("adapters", "rewrites", "sessions"))
-        ),
-    shell:
-        "python {params.script:q} {input.episodes} {params.verdicts} {params.reviews} --out {output} > {log} 2>&1"

@@ -2,20 +2,60 @@
 from triagesim.summary import TABLES
 
 
+# One job a shard for all that is said of single episodes: where there are a thousand shards, jobs are what costs.
 rule score:
     input:
-        "results/episodes/{pairing}/{shard}.jsonl",
+        REVIEWS,
+        episodes="results/episodes/{pairing}/{shard}.jsonl",
+        verdicts=(
+            "results/completion/{pairing}/{shard}.jsonl"
+            if CONFIG.measures.judge
+            else []
+        ),
     output:
-        "results/scores/{pairing}/{shard}.csv",
+        scores="results/scores/{pairing}/{shard}.csv",
+        measures="results/measures/{pairing}/{shard}.csv",
+        language="results/language/{pairing}/{shard}.csv",
+        leaks="results/leaks/{pairing}/{shard}.csv",
     log:
         "logs/score/{pairing}/{shard}.log",
     conda:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "score.py",
-        code=code_of("score_rows.py", "scoring.py"),
+        verdicts=lambda wildcards: (
+            f"--verdicts results/completion/{wildcards.pairing}/{wildcards.shard}.jsonl"
+            if CONFIG.measures.judge
+            else ""
+        ),
+        reviews=f"--reviews {shlex.quote(str(REVIEWS[0]))}" if REVIEWS else "",
+        data=data_of(
+            "language.yaml",
+            "speech/dialogue.yaml",
+            "agenda/lexicon.yaml",
+            "agenda/master.yaml",
+            "personas/nurse.yaml",
+            "personas/patient.yaml",
+        ),
+        code=code_of(
+            "environment_view.py",
+            "language.py",
+            "leaks.py",
+            "measured.py",
+            "phrasing.py",
+            "protocol.py",
+            "score_rows.py",
+            "scoring.py",
+            "backends/agenda/checks.py",
+            "backends/agenda/understanding.py",
+            "measures/adapters.py",
+            "measures/rewrites.py",
+            "measures/sessions.py",
+            "speech/dialogue.py",
+        ),
     shell:
-        "python {params.script:q} {input} --out {output} > {log} 2>&1"
+        "python {params.script:q} {input.episodes} --out {output.scores} --measures {output.measures}"
+        " --language {output.language} --leaks {output.leaks} {params.verdicts} {params.reviews} > {log} 2>&1"
 
 
 rule summarise:
