@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 from triagesim.console import command
 from triagesim.errors import InputError, TriageSimError
 from triagesim.jsonl import read_lines
-from triagesim.summary import read_table
+from triagesim.summary import read_values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,7 +145,7 @@ def confusion(results: Path) -> tuple[dict[str, list[list[int]]], str]:
     counts: dict[str, list[list[int]]] = {}
     labels: set[str] = set()
     for path in sorted((results / "scores" / PAIRING).glob("*.csv")):
-        for row in read_table(path):
+        for row in read_values(path):
             if row["status"] == "ok" and not row["other_scale"] and row["correct"] is not None:
                 table = counts.setdefault(row["algorithm"], [[0] * 5 for _ in range(5)])
                 table[row["ground_truth"] - 1][row["final_triage"] - 1] += 1

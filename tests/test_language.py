@@ -15,6 +15,7 @@ from dialogues import CASE, baseline, episode, stored
 from tables import table
 from triagesim import audit, describing, duplicates, fidelity, pool, traits
 from triagesim.config import Score
+from triagesim.errors import InputError
 from triagesim.language import COLUMNS, FEATURES, LEAK_COLUMNS, features, leaks_of, write_language
 from triagesim.leaks import KINDS, diagnosis_words
 from triagesim.resources import RESOURCES
@@ -219,5 +220,5 @@ def test_every_kind_of_leak_is_explained() -> None:
 
 def test_a_table_of_another_version_is_named(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("pairing,words\na,3\n", encoding="utf-8")
-    with pytest.raises(describing.InputError, match=r"rows\.csv: other columns"):
+    with pytest.raises(InputError, match=r"rows\.csv: other columns"):
         describing.describe([tmp_path / "rows.csv"], [], tmp_path / "none.csv", [], Score(), tmp_path)

@@ -12,7 +12,7 @@ import pytest
 from test_completion import episodes
 from triagesim.jsonl import write_jsonl
 from triagesim.measured import COLUMNS, rates
-from triagesim.summary import read_table
+from triagesim.summary import read_values
 
 SCRIPT = Path(__file__).parents[1] / "workflow" / "scripts" / "score.py"
 
@@ -26,7 +26,7 @@ def measured(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[st
 def rows_of(folder: Path, *words: str | Path) -> list[dict[str, Any]]:
     done = measured(folder, *words)
     assert done.returncode == 0, done.stderr
-    return list(read_table(folder / "out.csv"))
+    return list(read_values(folder / "out.csv"))
 
 
 def verdict(completed: bool, quality: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ rule select_pool:
     params:
         script=SCRIPTS / "select_episodes.py",
         options=pool_options(),
-        code=code_of("pool.py", "audit.py", "language.py", "scoring.py"),
+        code=code_of("pool.py", "audit.py", "language.py", "lenient.py", "scoring.py"),
     shell:
         "python {params.script:q} {input} --out {output.pool} --coverage {output.coverage}"
         " --audit {output.audit} {params.options} > {log} 2>&1"

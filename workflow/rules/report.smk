@@ -44,6 +44,7 @@ rule report:
         look=digest([path.read_text(encoding="utf-8") for path in REPORT_LOOK]),
         code=code_of(
             "cautions.py",
+            "lenient.py",
             "scoring.py",
             *[
                 f"report/{path.name}"

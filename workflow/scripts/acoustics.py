@@ -8,13 +8,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import soundfile
-
 from triagesim.console import command
-from triagesim.errors import InputError
 from triagesim.jsonl import write_table
 from triagesim.speech.acoustics import CHECKS, HEADER, check, measure, rows
 from triagesim.speech.corpus import read_corpus
+from triagesim.speech.sound import read_audio
 
 
 def main() -> None:
@@ -29,10 +27,7 @@ def main() -> None:
     options = parser.parse_args()
     measured, checked = [], []
     for dialogue in read_corpus(options.pool, options.manifests):
-        try:
-            audio, rate = soundfile.read(dialogue.file, dtype="float32", always_2d=True)
-        except (OSError, soundfile.LibsndfileError) as error:
-            raise InputError(f"{dialogue.file}: can't be read ({error}); render the audio anew") from None
+        audio, rate = read_audio(dialogue.file)
         checked.append(check(dialogue, audio, rate))
         if audio.shape[1] == len(dialogue.audio["channels"]):
             measured.append((dialogue.audio["pairing"], measure(dialogue, audio, rate)))

@@ -7,10 +7,10 @@ JSON.
 """
 
 import argparse
-import csv
 import json
 import os
 import sys
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -19,6 +19,7 @@ from triagesim.cases import Case, load_cases
 from triagesim.console import command
 from triagesim.drive import Plan, stoppable, write_shards
 from triagesim.environment import RUNTIME, time_limit
+from triagesim.jsonl import read_table
 from triagesim.limits import Limits
 from triagesim.pairing import ResolvedPairing, make_setup
 from triagesim.personas import NursePersona, PatientPersona, Pool, load_personas
@@ -75,8 +76,7 @@ def main() -> None:
 
 def within_limit(cases: list[Case], selected: Path, limit: int) -> list[Case]:
     """The cases of this shard that are among the first `limit` of the run."""
-    with selected.open(encoding="utf-8", newline="") as file:
-        first = {row["case_id"] for row, _ in zip(csv.DictReader(file), range(limit), strict=False)}
+    first = {row["case_id"] for row in islice(read_table(selected), limit)}
     return [case for case in cases if case.case_id in first]
 
 

@@ -140,7 +140,7 @@ def audit(members: Sequence[Member], kept: Sequence[bool], weights: Mapping[int,
 
 def write_audit(members: Sequence[Member], kept: Sequence[bool], weights: Mapping[int, float], path: Path) -> None:
     """Write the audit as a table."""
-    write_table(path, list(COLUMNS), audit(members, kept, weights))
+    write_table(path, COLUMNS, audit(members, kept, weights))
 
 
 def _levels(trait: str, run: Counter[Any]) -> list[Any]:

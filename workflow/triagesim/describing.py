@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from triagesim import fidelity, traits
 from triagesim.config import Score
 from triagesim.duplicates import COLUMNS as DUPLICATE_COLUMNS
-from triagesim.errors import InputError
-from triagesim.jsonl import write_table
+from triagesim.jsonl import read_table, write_table
 from triagesim.language import COLUMNS, FEATURES, LEAK_COLUMNS
 from triagesim.score_rows import columns as score_columns
 
@@ -35,17 +33,17 @@ def describe(
     """
     by_pairing = read_language(language, _subjects(scores) if options.cluster == "subject" else {})
     twins: dict[str, set[str]] = defaultdict(set)
-    for row in _table(duplicates, DUPLICATE_COLUMNS):
+    for row in read_table(duplicates, DUPLICATE_COLUMNS):
         twins[row["pairing"]] |= {row["episode_a"], row["episode_b"]}
-    found = [list(row.values()) for path in leaks for row in _table(path, LEAK_COLUMNS)]
+    found = [list(row.values()) for path in leaks for row in read_table(path, LEAK_COLUMNS)]
     of_fidelity: list[list[Any]] = []
     of_traits: list[list[Any]] = []
     for name, rows in by_pairing.items():
         of_fidelity += fidelity.fidelity(name, rows, twins[name], options)
         of_traits += traits.trait_effects(name, rows, options)
-    write_table(out_dir / "fidelity.csv", list(fidelity.COLUMNS), of_fidelity)
-    write_table(out_dir / "traits.csv", list(traits.COLUMNS), of_traits)
-    write_table(out_dir / "leaks.csv", list(LEAK_COLUMNS), found)
+    write_table(out_dir / "fidelity.csv", fidelity.COLUMNS, of_fidelity)
+    write_table(out_dir / "traits.csv", traits.COLUMNS, of_traits)
+    write_table(out_dir / "leaks.csv", LEAK_COLUMNS, found)
 
 
 def read_language(paths: Iterable[Path], subjects: dict[tuple[str, str], str]) -> dict[str, list[dict[str, Any]]]:
@@ -56,7 +54,7 @@ def read_language(paths: Iterable[Path], subjects: dict[tuple[str, str], str]) -
     """
     by_pairing: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path in paths:
-        for row in _table(path, COLUMNS):
+        for row in read_table(path, COLUMNS):
             if row["status"] == "ok":
                 subject = subjects.get((row["pairing"], row["episode_id"]))
                 measured = {name: float(row[name]) if row[name] else None for name in FEATURES}
@@ -67,13 +65,5 @@ def read_language(paths: Iterable[Path], subjects: dict[tuple[str, str], str]) -
 
 
 def _subjects(scores: Iterable[Path]) -> dict[tuple[str, str], str]:
-    rows = (row for path in scores for row in _table(path, score_columns()))
+    rows = (row for path in scores for row in read_table(path, score_columns()))
     return {(row["pairing"], row["episode_id"]): row["subject"] for row in rows}
-
-
-def _table(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if list(reader.fieldnames or ()) != list(columns):
-            raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
-        return list(reader)

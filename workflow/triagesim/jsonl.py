@@ -1,4 +1,4 @@
-"""JSON Lines and tables as files: read with care, written whole or not at all."""
+"""JSON, JSON Lines, tables and hashes of them as files: read with care, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import csv
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 from triagesim.errors import InputError
 
@@ -26,6 +27,12 @@ def digest(value: Any) -> str:
     """A hash (64 hex digits) of a JSON value that doesn't depend on the order of keys."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """The hash (64 hex digits) of a file's bytes."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -65,6 +72,34 @@ def parse_line(path: Path, number: int, raw: bytes) -> dict[str, Any] | None:
     return value
 
 
+def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV table that this package wrote, every cell as text.
+
+    Args:
+        columns: what its header has to be; None for any.
+
+    Raises:
+        InputError: the header is another one.
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if columns is not None and list(reader.fieldnames or ()) != list(columns):
+            raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
+        yield from reader
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name beside `path`, with its ending: the file that is written there takes its place, or goes if that fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{uuid4().hex}.{path.name}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, write: Callable[[IO[str]], None]) -> None:
     """Let `write` fill a temporary file beside `path`, then rename it to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +133,7 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, lambda file: file.writelines([json.dumps(value, ensure_ascii=False, indent=2), "\n"]))
 
 
-def write_table(path: Path, header: list[str], rows: Iterable[Iterable[Any]]) -> None:
+def write_table(path: Path, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
     """Write a CSV table, whole or not at all; truth values as `true` and `false`, None as nothing."""
     words = {True: "true", False: "false"}
     cells = ([words[cell] if isinstance(cell, bool) else cell for cell in row] for row in rows)

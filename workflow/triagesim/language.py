@@ -47,8 +47,8 @@ def write_language(episodes: Path, out: Path, leaks_out: Path) -> None:
         measured = features(episode, spoken) if episode.get("status") == "ok" else dict.fromkeys(FEATURES)
         rows.append([*head.values(), *traits_of(episode).values(), *measured.values()])
         found += [[head["pairing"], head["episode_id"], *leak] for leak in spoken]
-    write_table(out, list(COLUMNS), rows)
-    write_table(leaks_out, list(LEAK_COLUMNS), found)
+    write_table(out, COLUMNS, rows)
+    write_table(leaks_out, LEAK_COLUMNS, found)
 
 
 def head_of(episode: Mapping[str, Any]) -> dict[str, Any]:

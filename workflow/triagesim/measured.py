@@ -57,7 +57,7 @@ def write_measures(episodes: Path, verdicts: Path | None, reviews: Path | None, 
         for _, episode in read_lines(episodes)
         if episode["status"] != "skipped"
     ]
-    write_table(out, list(COLUMNS), rows)
+    write_table(out, COLUMNS, rows)
 
 
 def measure(

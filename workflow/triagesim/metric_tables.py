@@ -47,7 +47,7 @@ def write_tables(pairings: dict[str, Scores], options: Score, out_dir: Path) -> 
         "references": list(_references()),
     }
     for name in TABLES:
-        write_table(out_dir / f"{name}.csv", list(COLUMNS[name]), rows[name])
+        write_table(out_dir / f"{name}.csv", COLUMNS[name], rows[name])
     tidy = {name: [dict(zip(COLUMNS[name], row, strict=True)) for row in rows[name]] for name in TABLES}
     write_json(out_dir / "metrics.json", {"score": options.model_dump(), "tables": tidy})
 

@@ -184,4 +184,4 @@ def coverage(selection: Selection) -> list[list[Any]]:
 
 def write_coverage(selection: Selection, path: Path) -> None:
     """Write the coverage as a table."""
-    write_table(path, list(COVERAGE), coverage(selection))
+    write_table(path, COVERAGE, coverage(selection))

@@ -16,7 +16,6 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from hashlib import file_digest
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ from triagesim.backends import configured_backend
 from triagesim.config import Config
 from triagesim.dataset.licences import licences
 from triagesim.environment import code_digest
-from triagesim.jsonl import digest, dumps, read_lines, write_json
+from triagesim.jsonl import digest, dumps, read_lines, sha256_of, write_json
 from triagesim.mimic import provenance_of, source_files
 from triagesim.resources import RESOURCES, find_path, load_yaml
 
@@ -102,12 +101,6 @@ def recorded_hashes(results: Path) -> dict[str, str]:
     """The hash of each file that a run's crate names, by its path in results."""
     graph = json.loads((results / CRATE).read_text(encoding="utf-8"))["@graph"]
     return {entity["@id"]: entity["sha256"] for entity in graph if entity["@type"] == "File"}
-
-
-def sha256_of(path: Path) -> str:
-    """The hash of a file's bytes."""
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
 
 
 def _file(path: Path, results: Path) -> Entity:

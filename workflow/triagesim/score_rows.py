@@ -44,7 +44,7 @@ def traits() -> tuple[tuple[Role, str], ...]:
 
 def write_scores(episodes: Path, out: Path) -> None:
     """Score a shard: one row an episode, with `columns()`."""
-    write_table(out, list(columns()), map(row_of, read_scored(episodes)))
+    write_table(out, columns(), map(row_of, read_scored(episodes)))
 
 
 def row_of(episode: Mapping[str, Any]) -> list[Any]:

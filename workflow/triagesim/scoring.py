@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from triagesim.lenient import mapping, mappings
+
 SCORE_KEYS = (
     "ground_truth",
     "final_triage",
@@ -33,11 +35,11 @@ def score(episode: Mapping[str, Any]) -> dict[str, Any]:
     A lower level is more urgent: `over_triage` means a level below the ground truth. What can't be said is None: a
     missing level never matches a missing acuity.
     """
-    truth = _level(_dict(episode.get("case")).get("acuity"))
+    truth = _level(mapping(episode.get("case")).get("acuity"))
     final = _level(episode.get("final_triage"))
     error = None if truth is None or final is None else final - truth
-    history = _dicts(episode.get("history"))
-    checks = [_dict(line.get("verification")) for line in history if line.get("verification")]
+    history = mappings(episode.get("history"))
+    checks = [mapping(line.get("verification")) for line in history if line.get("verification")]
     checks = [check for check in checks if check.get("passed") is not None]
     return {
         "ground_truth": truth,
@@ -100,13 +102,13 @@ def summarize_scores(scores: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def other_scale(episode: Mapping[str, Any]) -> bool:
     """Whether the nurse used another scale than the one its ground truth is on: such an episode can't be graded."""
-    label = _dict(episode.get("case")).get("acuity_scale")
+    label = mapping(episode.get("case")).get("acuity_scale")
     return label is not None and label != episode.get("algorithm")
 
 
 def leaked_label(episode: Mapping[str, Any]) -> bool:
     """Whether the nurse was told how near its level is (feature feedback): such an episode supports no claim."""
-    return bool(_dict(episode.get("features")).get("feedback"))
+    return bool(mapping(episode.get("features")).get("feedback"))
 
 
 def outcome(episode: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
@@ -142,7 +144,7 @@ def levels_held(steps: Iterable[Mapping[str, Any]]) -> list[int]:
 
 
 def _first_correct_turn(episode: Mapping[str, Any], truth: int | None) -> int | None:
-    for step in _dicts(episode.get("trace")):
+    for step in mappings(episode.get("trace")):
         if truth is not None and step.get("action") in _STATING and _level(step.get("triage")) == truth:
             turn = step.get("turn")
             return turn if isinstance(turn, int) else None
@@ -151,16 +153,6 @@ def _first_correct_turn(episode: Mapping[str, Any], truth: int | None) -> int | 
 
 def _level(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 5 else None
-
-
-def _dict(value: Any) -> Mapping[str, Any]:
-    return value if type(value) is dict or isinstance(value, Mapping) else {}
-
-
-def _dicts(value: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list):
-        return []
-    return [item for item in value if type(item) is dict or isinstance(item, Mapping)]
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections import Counter
@@ -14,7 +13,7 @@ from triagesim.cautions import cautions, graded_cases
 from triagesim.config import Score
 from triagesim.errors import InputError
 from triagesim.governance import attributions
-from triagesim.jsonl import read_lines, write_json, write_table
+from triagesim.jsonl import read_lines, read_table, write_json, write_table
 from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
 from triagesim.scoring import summarize_scores
@@ -51,8 +50,8 @@ def summarise(
     scored = read_scores(scores).by("pairing")
     measured: dict[str, list[dict[str, Any]]] = {}
     for path in measures:
-        measured.setdefault(path.parent.name, []).extend(read_table(path))
-    cases = [row["case_id"] for row in read_table(selected, raw=True)]
+        measured.setdefault(path.parent.name, []).extend(read_values(path))
+    cases = [row["case_id"] for row in read_table(selected)]
     rows, by_pairing = [], {}
     for path in pairings:
         pairing = ResolvedPairing.model_validate_json(path.read_text(encoding="utf-8"))
@@ -95,7 +94,7 @@ def closing_lines(results: Path) -> str:
         lines.append(f"cases: {flow['read']} rows read, {rejected}, {flow['selected']} to simulate")
     manifests = sorted((results / "audio").glob("manifest-*.jsonl"))
     if flow and (metrics / "summary.csv").exists():
-        rows = list(read_table(metrics / "summary.csv"))
+        rows = list(read_values(metrics / "summary.csv"))
         width = max(24, *(len(row["pairing"]) + 2 for row in rows))
         lines.append(
             f"{'pairing':<{width}}{'ok':>6}{'skipped':>9}{'error':>7}{'right':>14}{'over':>7}{'under':>7}{'turns':>7}"
@@ -103,7 +102,7 @@ def closing_lines(results: Path) -> str:
         lines += [_closing_row(row, width, _called(metrics / "confusion.csv", row["pairing"])) for row in rows]
         spoken = [row for path in manifests for _, row in read_lines(path)]
         agreement = metrics / "agreement.csv"
-        cases = graded_cases(read_table(agreement, raw=True)) if agreement.exists() else None
+        cases = graded_cases(read_table(agreement)) if agreement.exists() else None
         lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, cases)]
     paths = [results / "report.html", metrics / "summary.csv", results / "pool.jsonl", *manifests]
     lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists()]
@@ -115,7 +114,7 @@ def _called(confusion: Path, pairing: str) -> tuple[int, int, int] | None:
     if not confusion.exists():
         return None
     counts: Counter[int] = Counter()
-    for row in read_table(confusion):
+    for row in read_values(confusion):
         if row["pairing"] == pairing:
             counts[(row["final"] > row["truth"]) - (row["final"] < row["truth"])] += row["n"]
     return counts[0], counts[-1], counts[1]
@@ -130,11 +129,10 @@ def _closing_row(row: dict[str, Any], width: int, called: tuple[int, int, int] |
     return f"{counts}{graded:>14}{over:>7}{under:>7}{turns:>7}"
 
 
-def read_table(path: Path, *, raw: bool = False) -> Iterator[dict[str, Any]]:
-    """The rows of a CSV table, numbers and truth values as such unless `raw`."""
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            yield dict(row) if raw else {key: _value(key, text) for key, text in row.items()}
+def read_values(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a CSV table, numbers and truth values as such."""
+    for row in read_table(path):
+        yield {key: _value(key, text) for key, text in row.items()}
 
 
 def _row(pairing: ResolvedPairing, found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from triagesim.backends.agenda.knowledge import exchange_of, settle
 from triagesim.backends.agenda.understanding import implied, kind_of, read, says
-from triagesim.environment_view import environment_view, mapping, mappings, phrases
+from triagesim.environment_view import environment_view, phrases
+from triagesim.lenient import mapping, mappings
 from triagesim.resources import load_yaml
 
 #: Actions beside which a level is an estimate, never a stated one.

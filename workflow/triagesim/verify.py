@@ -7,7 +7,6 @@ those in `SOURCES`, whose files are only linked there, one by one. So a rule tha
 from __future__ import annotations
 
 import argparse
-import csv
 import filecmp
 import json
 import os
@@ -27,8 +26,8 @@ from triagesim.artifact import Episode
 from triagesim.cases import explain
 from triagesim.config import Config
 from triagesim.errors import InputError, TriageSimError
-from triagesim.jsonl import read_lines, write_json
-from triagesim.provenance import CRATE, recorded_hashes, sha256_of
+from triagesim.jsonl import read_lines, read_table, sha256_of, write_json
+from triagesim.provenance import CRATE, recorded_hashes
 from triagesim.resources import RESOURCES
 
 #: The rules whose files aren't derived from the episodes, with what they write below results.
@@ -111,18 +110,13 @@ def _accounts(results: Path) -> Iterator[str]:
         counts = f"{flow['read']} rows read aren't {flow['accepted']} accepted + {flow['rejected']} rejected"
         yield f"{folder / 'flow.json'}: {counts}"
     for name, count in (("rejects.csv", flow["rejected"]), ("cases.csv", flow["selected"])):
-        if (found := len(_table(folder / name))) != count:
+        if (found := sum(1 for _ in read_table(folder / name))) != count:
             yield f"{folder / name}: {found} rows, but flow.json counts {count}"
-
-
-def _table(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def _episodes(results: Path, config: Config) -> tuple[int, list[str]]:
     """How many episodes the run has, and what is wrong with them, each and all together."""
-    cases = [row["case_id"] for row in _table(results / "cases" / "cases.csv")]
+    cases = [row["case_id"] for row in read_table(results / "cases" / "cases.csv")]
     problems: list[str] = []
     count = 0
     for pairing in config.expanded():

@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from triagesim.dataset.columns import TABLES, TableName, columns
 from triagesim.dataset.files import paths
 from triagesim.dataset.licences import Licence, licences
-from triagesim.jsonl import write_atomically
+from triagesim.jsonl import write_text
 from triagesim.resources import RESOURCES, load_yaml
 
 TITLE = "Simulated emergency-department triage dialogues"
@@ -91,7 +91,7 @@ def write_card(path: Path, contents: Contents) -> None:
         levels=sorted({level for _, level in contents.levels}, key=lambda level: level or 9),
         pairings=sorted({pairing for pairing, _ in contents.pairings}),
     )
-    write_atomically(path, lambda file: file.writelines([text]))
+    write_text(path, text)
 
 
 def _metadata(contents: Contents) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
 from triagesim.dataset.card import TITLE, Contents
 from triagesim.dataset.columns import TABLES, Column, TableName, columns
 from triagesim.dataset.files import paths
-from triagesim.jsonl import write_json
+from triagesim.jsonl import sha256_of, write_json
 from triagesim.resources import load_yaml
 
 _TYPES = {
@@ -56,8 +55,6 @@ def _distribution(folder: Path, contents: Contents) -> list[dict[str, Any]]:
     for table in TABLES:
         for split in contents.splits:
             for kind, file in paths(folder, table, split).items():
-                with file.open("rb") as content:
-                    sha256 = file_digest(content, "sha256").hexdigest()
                 name = file.relative_to(folder).as_posix()
                 found.append(
                     {
@@ -67,7 +64,7 @@ def _distribution(folder: Path, contents: Contents) -> list[dict[str, Any]]:
                         "contentUrl": name,
                         "contentSize": f"{file.stat().st_size} B",
                         "encodingFormat": _FORMATS[kind],
-                        "sha256": sha256,
+                        "sha256": sha256_of(file),
                     }
                 )
         if contents.used[table]:

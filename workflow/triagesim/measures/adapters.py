@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from triagesim.artifact import SPEAKING_RATE
 from triagesim.cases import explain
-from triagesim.environment_view import environment_view, mapping, mappings
+from triagesim.environment_view import environment_view
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines
+from triagesim.lenient import mapping, mappings
 from triagesim.measures.completion import Transcript, Turn
 from triagesim.measures.rewrites import History, Revision
 from triagesim.measures.sessions import Activity, Session

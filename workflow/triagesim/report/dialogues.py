@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from triagesim.jsonl import dumps, read_lines
+from triagesim.lenient import mapping, mappings
 from triagesim.scoring import leaked_label, other_scale, outcome, score
 
 #: Dialogues of one chunk: opening one unpacks so many.
@@ -92,7 +93,9 @@ class Dialogues:
         found = cls()
         for path in files:
             for _, episode in read_lines(path):
-                found._add(episode, pooled, spoken, case_flags.get(str(_dict(episode.get("case")).get("case_id")), ""))
+                found._add(
+                    episode, pooled, spoken, case_flags.get(str(mapping(episode.get("case")).get("case_id")), "")
+                )
         found._close_chunk()
         return found
 
@@ -110,7 +113,7 @@ class Dialogues:
         case_flags: str,
     ) -> None:
         key = (str(episode.get("pairing", "")), str(episode["episode_id"]))
-        figures, case = score(episode), _dict(episode.get("case"))
+        figures, case = score(episode), mapping(episode.get("case"))
         marks = [*_marks(episode, figures), *(f"case: {flag}" for flag in case_flags.split("; ") if flag)]
         marks += ["in the pool"] * (key in pooled) + ["spoken"] * (key in spoken)
         traits = [f"{role} {name}: {level}" for role, name, level in _traits(episode)]
@@ -133,9 +136,9 @@ class Dialogues:
             self._close_chunk()
 
     def _count(self, pairing: str, episode: Mapping[str, Any]) -> None:
-        for role, taken in _dict(episode.get("usage")).items():
+        for role, taken in mapping(episode.get("usage")).items():
             self.usage.setdefault((pairing, role), Counter()).update({**taken, "episodes": 1})
-        for line in _dicts(episode.get("history")):
+        for line in mappings(episode.get("history")):
             check = line.get("verification")
             if isinstance(check, Mapping):
                 counted = self.lines.setdefault((pairing, str(line.get("actor"))), Counter())
@@ -160,14 +163,14 @@ def timeline(episode: Mapping[str, Any]) -> list[dict[str, Any]]:
     An item of the history keeps its keys and has the step as `step`; a step that left nothing in the history (it logged
     flags) stands alone as `{"actor": "step", "step": …}`.
     """
-    steps = _dicts(episode.get("trace"))
+    steps = mappings(episode.get("trace"))
     items: list[dict[str, Any]] = []
     done = 0
 
     def alone(until: int) -> Iterator[dict[str, Any]]:
         return ({"actor": "step", "turn": step.get("turn"), "step": step} for step in steps[done:until])
 
-    for item in _dicts(episode.get("history")):
+    for item in mappings(episode.get("history")):
         shown = {name: value for name, value in item.items() if value is not None or name in ("value", "passed")}
         made = next((at for at in range(max(0, done - 1), len(steps)) if _made(steps[at], item)), None)
         if item.get("event") == "triage_end":
@@ -194,13 +197,13 @@ def _made(step: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
 
 def _detail(episode: Mapping[str, Any], spoken: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the browser shows of one episode; what the page has no place for stays in the artifact."""
-    case = _dict(episode.get("case"))
+    case = mapping(episode.get("case"))
     detail = {name: episode[name] for name in _SHOWN if episode.get(name) not in (None, {}, [])}
     detail["case"] = {name: case[name] for name in _SHOWN_OF_CASE if case.get(name) not in (None, [], {})}
     detail["nurse_persona"], detail["patient_persona"] = (
         {
             name: level
-            for name, level in _dict(episode.get(f"{role}_persona")).items()
+            for name, level in mapping(episode.get(f"{role}_persona")).items()
             if level and name not in _NOT_TRAITS
         }
         for role in ("nurse", "patient")
@@ -208,7 +211,7 @@ def _detail(episode: Mapping[str, Any], spoken: Mapping[str, Any] | None) -> dic
     detail["timeline"] = timeline(episode)
     if spoken is not None:
         times = [[line["start"], line["end"]] for line in spoken["lines"]]
-        detail["audio"] = {"file": spoken["file"], "engine": _dict(spoken.get("engine")).get("name"), "times": times}
+        detail["audio"] = {"file": spoken["file"], "engine": mapping(spoken.get("engine")).get("name"), "times": times}
     return detail
 
 
@@ -238,7 +241,7 @@ def _marks(episode: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[s
 
 def _traits(episode: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     for role in ("patient", "nurse"):
-        for name, level in _dict(episode.get(f"{role}_persona")).items():
+        for name, level in mapping(episode.get(f"{role}_persona")).items():
             if level and name not in _NOT_TRAITS:
                 yield role, name.replace("_", " "), str(level).replace("_", " ")
 
@@ -246,11 +249,3 @@ def _traits(episode: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 def _packed(value: Any) -> str:
     """A JSON value as base64 of its gzip, the same bytes for the same value."""
     return base64.b64encode(gzip.compress(dumps(value).encode("utf-8", "surrogatepass"), 6, mtime=0)).decode()
-
-
-def _dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _dicts(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

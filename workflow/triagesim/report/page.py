@@ -14,13 +14,13 @@ from typing import Any
 from triagesim.cautions import cautions, graded_cases, restricted
 from triagesim.errors import InputError
 from triagesim.governance import notice, private_files
-from triagesim.jsonl import read_lines, write_atomically, write_table
+from triagesim.jsonl import read_lines, read_table, write_table, write_text
 from triagesim.report.dialogues import Dialogues
 from triagesim.report.figures import Figure, draw, standalone
 from triagesim.report.tables import Row, Tables, View, view
 from triagesim.resources import RESOURCES, load_yaml
 from triagesim.sampling import WEIGHTS_HEADER
-from triagesim.summary import read_table
+from triagesim.summary import read_values
 
 #: Characters of packed dialogues that the page holds itself: about 11,000, with which it still loads at once
 #: (benchmarks/README.md). With more they lie in files beside it, one a chunk.
@@ -71,7 +71,7 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
         sources.episodes,
         pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for _, row in read_lines(sources.pool)},
         spoken={(row["pairing"], row["episode_id"]): row for row in spoken},
-        case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected, raw=True)},
+        case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected)},
     )
     paths = {path.name: path for path in sources.tables}
     if "summary.csv" not in paths or "usage.json" not in paths:
@@ -88,7 +88,7 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
         tables[name] = _read(data / name)
     figures = _draw(drawn, tables, data)
     beside = _write_dialogues(dialogues.chunks, data)
-    summary = list(read_table(paths["summary.csv"]))
+    summary = list(read_values(paths["summary.csv"]))
     cases = graded_cases(tables["agreement.csv"]) if "agreement.csv" in tables else None
     page = _render(
         flow=flow,
@@ -107,7 +107,7 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
         chunks=[] if beside else dialogues.chunks,
         beside=beside,
     )
-    _write(out, page)
+    write_text(out, page)
 
 
 def _draw(names: Iterable[str], tables: Tables, data: Path) -> dict[str, Figure]:
@@ -115,7 +115,7 @@ def _draw(names: Iterable[str], tables: Tables, data: Path) -> dict[str, Figure]
     figures = {name: figure for name in names if (figure := draw(name, tables))}
     for name, figure in figures.items():
         write_table(data / f"{name}.csv", figure.header, figure.data)
-        _write(data / f"{name}.svg", standalone(figure.svg, load_yaml("report/palette.yaml")["light"]))
+        write_text(data / f"{name}.svg", standalone(figure.svg, load_yaml("report/palette.yaml")["light"]))
     return figures
 
 
@@ -124,12 +124,12 @@ def _write_dialogues(chunks: list[str], data: Path) -> int:
     if sum(map(len, chunks)) <= HELD:
         return 0
     for number, chunk in enumerate(chunks):
-        _write(data / f"dialogues-{number}.js", f'triagesimChunk({number}, "{chunk}");\n')
+        write_text(data / f"dialogues-{number}.js", f'triagesimChunk({number}, "{chunk}");\n')
     return len(chunks)
 
 
 def _read(path: Path) -> list[Row]:
-    return list(read_table(path, raw=True))
+    return list(read_table(path))
 
 
 def _section(
@@ -176,7 +176,7 @@ def _own_tables(
 
 def _pools(weights: list[Path]) -> dict[str, tuple[list[str], list[list[Any]]]]:
     """The weights of both persona pools in one table, if there are any."""
-    rows = [[path.name.partition(".")[0], *row.values()] for path in weights for row in read_table(path, raw=True)]
+    rows = [[path.name.partition(".")[0], *row.values()] for path in weights for row in read_table(path)]
     return {"persona_weights.csv": (["role", *WEIGHTS_HEADER], rows)} if rows else {}
 
 
@@ -228,7 +228,3 @@ def _clear(data: Path, figures: Iterable[str]) -> None:
     left = [data / f"{name}.{kind}" for name in figures for kind in ("csv", "svg")]
     for path in [*left, *data.glob("dialogues-*.js")]:
         path.unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.writelines([text]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -16,7 +15,7 @@ from triagesim.dataset.files import guarded
 from triagesim.dataset.licences import licences
 from triagesim.errors import InputError
 from triagesim.governance import OPEN
-from triagesim.jsonl import digest, read_lines, write_atomically, write_table
+from triagesim.jsonl import digest, read_lines, read_table, write_table, write_text
 from triagesim.resources import RESOURCES
 from triagesim.review.questions import asked, columns
 
@@ -70,9 +69,9 @@ def write_kit(episodes: Iterable[Path], out_dir: Path, *, sample: int, repeats: 
     key = [[item.name, item.repeat_of, *_identity(item.episode)] for item in items]
     private = any(item.episode["case"].get("provenance") not in OPEN for item in items)
     out_dir.mkdir(parents=True, exist_ok=True)
-    write_atomically(out_dir / "form.html", lambda file: file.writelines([_form(items, key)]))
+    write_text(out_dir / "form.html", _form(items, key))
     write_table(out_dir / "form.csv", columns(), (row for item in items for row in _table_rows(item)))
-    write_table(out_dir / "key.csv", list(KEY), key)
+    write_table(out_dir / "key.csv", KEY, key)
     if private:
         for name in ("form.html", "form.csv", "key.csv"):
             (out_dir / name).chmod(0o600)
@@ -220,5 +219,4 @@ def _shown(item: Item) -> dict[str, Any]:
 
 def read_key(path: Path) -> dict[str, dict[str, str]]:
     """The key by item."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return {row["item"]: row for row in csv.DictReader(file)}
+    return {row["item"]: row for row in read_table(path)}

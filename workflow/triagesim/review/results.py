@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
@@ -15,7 +14,7 @@ import numpy as np
 from triagesim.agreement import divide
 from triagesim.bootstrap import Array, draw, percentiles
 from triagesim.errors import InputError
-from triagesim.jsonl import write_table
+from triagesim.jsonl import read_table, write_table
 from triagesim.measures import Rewrites, line_history, measure_rewrites, rewrite_rate, share_changed
 from triagesim.review.kit import load_episodes, read_key, spoken
 from triagesim.review.questions import LEVEL, asked
@@ -55,10 +54,10 @@ def write_results(returned: Iterable[Path], key: Path, episodes: Iterable[Path],
         InputError: nothing came back, or a row isn't what the kit asked for.
     """
     reviews = _load(list(returned), key, episodes)
-    write_table(out_dir / "ratings.csv", list(RATINGS), _ratings(reviews))
-    write_table(out_dir / "means.csv", list(MEANS), _means(reviews))
-    write_table(out_dir / "agreement.csv", list(AGREEMENT), _agreement(reviews))
-    write_table(out_dir / "rewrites.csv", list(REWRITES), _rewrites(reviews))
+    write_table(out_dir / "ratings.csv", RATINGS, _ratings(reviews))
+    write_table(out_dir / "means.csv", MEANS, _means(reviews))
+    write_table(out_dir / "agreement.csv", AGREEMENT, _agreement(reviews))
+    write_table(out_dir / "rewrites.csv", REWRITES, _rewrites(reviews))
     return reviews
 
 
@@ -259,8 +258,7 @@ def _rounded(value: float | None) -> float | None:
 
 def closing(out_dir: Path) -> str:
     """The main figures of a written review, in a few lines."""
-    with (out_dir / "agreement.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["between"] == "raters"]
+    rows = [row for row in read_table(out_dir / "agreement.csv") if row["between"] == "raters"]
     return "\n".join(
         f"{row['question']:<14}{row['measure']:<28}{row['value'] or '–':>10}  {row['note']}" for row in rows
     )

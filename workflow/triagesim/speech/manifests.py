@@ -12,12 +12,12 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from triagesim.errors import InputError
-from triagesim.jsonl import dumps, write_atomically, write_jsonl
+from triagesim.jsonl import dumps, replacing, write_atomically, write_jsonl
 from triagesim.resources import load_yaml
 from triagesim.speech.corpus import Dialogue
+from triagesim.speech.sound import unreadable
 from triagesim.splits import patient_key, split_of
 
 _ROLES = ("nurse", "patient")
@@ -194,7 +194,7 @@ def _frames(dialogue: Dialogue) -> int:
     try:
         info = soundfile.info(dialogue.file)
     except (OSError, soundfile.LibsndfileError) as error:
-        raise InputError(f"{dialogue.file}: can't be read ({error}); render the audio anew") from None
+        raise unreadable(dialogue.file, error) from None
     channels = len(dialogue.audio["channels"])
     if (info.samplerate, info.channels) != (dialogue.audio["rate"], channels):
         raise InputError(
@@ -227,10 +227,5 @@ def _write_text(path: Path, lines: Iterator[str]) -> None:
 def _write_gzip(path: Path, rows: Iterator[Mapping[str, Any]]) -> None:
     """JSON Lines, packed so that the same rows give the same bytes."""
     packed = gzip.compress("".join(dumps(row) + "\n" for row in rows).encode(), mtime=0)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
+    with replacing(path) as temporary:
         temporary.write_bytes(packed)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from triagesim.errors import InputError
 from triagesim.fetch import catalogue, locate
 from triagesim.jsonl import digest, read_lines, write_jsonl
 from triagesim.resources import load_yaml
+from triagesim.speech.sound import read_audio
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,13 +129,8 @@ def transcribe(manifest: Path, out: Path, recogniser: Recogniser, log: Callable[
 
 def _heard(row: dict[str, Any], folder: Path, recogniser: Recogniser) -> Iterator[str]:
     import numpy as np
-    import soundfile
 
-    path = folder / row["file"]
-    try:
-        audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except (OSError, soundfile.LibsndfileError) as error:
-        raise InputError(f"{path}: can't be read ({error}); render the audio anew") from None
+    audio, rate = read_audio(folder / row["file"])
     silence = np.zeros(round(load_yaml(_FILE)["padding"] * rate), np.float32)
     for line in row["lines"]:
         start, end = (round(line[edge] * rate) for edge in ("start", "end"))

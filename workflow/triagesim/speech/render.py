@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from triagesim.errors import InputError, TriageSimError
-from triagesim.jsonl import digest, read_lines, write_jsonl
+from triagesim.jsonl import digest, read_lines, sha256_of, write_jsonl
 from triagesim.resources import load_yaml
 from triagesim.speech.casting import Casting
 from triagesim.speech.crew import About, Crew, Failed, Load, Work, crew
@@ -337,7 +336,7 @@ def _written(name: Path, audio: NDArray[np.float32], folder: Path) -> dict[str, 
     heard = loudness(audio)
     return {
         "file": name.as_posix(),
-        "sha256": sha256((folder / name).read_bytes()).hexdigest(),
+        "sha256": sha256_of(folder / name),
         "lufs": None if heard is None else round(heard, 1),
     }
 

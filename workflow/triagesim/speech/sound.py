@@ -7,7 +7,9 @@ from functools import cache
 from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
+
+from triagesim.errors import InputError
+from triagesim.jsonl import replacing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,16 +148,30 @@ def write_audio(path: Path, samples: NDArray[np.float32], rate: int) -> None:
     """Write 16-bit FLAC or WAV, as the name ends, under a temporary name, then rename it; loud samples are clipped."""
     import soundfile
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    with replacing(path) as temporary, temporary.open("w+b") as file:
+        soundfile.write(file, samples, rate, format=path.suffix[1:].upper(), subtype="PCM_16")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_audio(path: Path) -> tuple[NDArray[np.float32], int]:
+    """The samples of a rendered file (samples × channels in -1 … 1), and their rate in Hz.
+
+    Raises:
+        InputError: it isn't there, or can't be read.
+    """
+    import soundfile
+
     try:
-        with temporary.open("w+b") as file:
-            soundfile.write(file, samples, rate, format=path.suffix[1:].upper(), subtype="PCM_16")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except (OSError, soundfile.LibsndfileError) as error:
+        raise unreadable(path, error) from None
+    return samples, rate
+
+
+def unreadable(path: Path, error: Exception) -> InputError:
+    """What is said of a rendered file that can't be read."""
+    return InputError(f"{path}: can't be read ({error}); render the audio anew")
 
 
 def _gain(now: float | None, wanted: float) -> float:

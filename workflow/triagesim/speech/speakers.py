@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import file_digest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from triagesim.cases import explain
 from triagesim.errors import InputError
+from triagesim.jsonl import sha256_of
 from triagesim.resources import find_path
 from triagesim.speech.voices import Person, Voice, check_ids
 
@@ -96,14 +96,9 @@ def check_recordings(path: str, speakers: dict[str, tuple[Reference, list[Path]]
 
 def as_voice(one: Reference, recordings: Sequence[Path]) -> Voice:
     """A speaker as a voice; what was recorded counts by its hash, wherever it lies."""
-    hashes = [_sha256(path) for path in recordings]
+    hashes = [sha256_of(path) for path in recordings]
     shared: dict[str, Any] = one.model_dump(include=set(Person.model_fields))
     return Voice(**shared, parameters={"references": " ".join(hashes)}, licence=one.licence)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
 
 
 def _problems(one: Reference, paths: Sequence[Path]) -> list[str]:

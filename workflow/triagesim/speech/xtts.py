@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from hashlib import file_digest
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
 from triagesim.errors import InputError
-from triagesim.jsonl import digest, dumps
+from triagesim.jsonl import digest, dumps, replacing, sha256_of
 from triagesim.resources import find_path
 from triagesim.speech.crew import THREADS
 from triagesim.speech.engine import plain
@@ -235,20 +233,11 @@ def _device(wanted: Device) -> str:
 
 def _identity(model: Path) -> str:
     """The hash of the model's files."""
-    found = []
-    for name in _FILES:
-        with (model / name).open("rb") as file:
-            found.append(file_digest(file, "sha256").hexdigest())
-    return digest(found)
+    return digest([sha256_of(model / name) for name in _FILES])
 
 
 def _write_latents(path: Path, heard: NDArray[np.float32], embedding: NDArray[np.float32]) -> None:
     import numpy as np
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{uuid4().hex}.npz")
-    try:
+    with replacing(path) as temporary:
         np.savez(temporary, heard=heard, embedding=embedding)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
