@@ -201,7 +201,7 @@ def test_an_unchanged_file_is_not_read_again(
     def read(*_: Any) -> None:
         raise AssertionError("the file was read")
 
-    monkeypatch.setattr(module, "file_digest", read)
+    monkeypatch.setattr(module, "sha256_of", read)
     assert locate(NAME) == path
 
 

@@ -1,4 +1,4 @@
-"""Speech recognition of the spoken dialogues: what is compared, what counts as a slot, and the real recognizer."""
+"""Speech recognition of the spoken dialogues: what is compared, what counts as a slot, and the real recogniser."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_the_table_has_each_pairing_then_all_with_intervals(tmp_path: Path) -> N
 
 
 def test_an_unknown_recogniser_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no recognizer 'sphinx'; expected one of whisper-tiny, whisper-base"):
+    with pytest.raises(InputError, match="no recogniser 'sphinx'; expected one of whisper-tiny, whisper-base"):
         files_of_recogniser("sphinx")
     with pytest.raises(InputError, match=r"has no config\.json, model\.bin"):
         Recogniser(f"{tmp_path}/")
@@ -174,7 +174,7 @@ def test_a_model_that_packages_carry_in_parts_is_put_together(tmp_path: Path) ->
     assert made == {"model.bin": b"first second", "config.json": b"{}", "vocabulary.txt": b"a"}
 
 
-# --- the real recognizer ---------------------------------------------------------------------------------------------
+# --- the real recogniser ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

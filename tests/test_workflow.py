@@ -232,17 +232,20 @@ def test_another_folder_s_own_configuration_counts(tmp_path: Path) -> None:
 
 def test_the_workflow_is_usable_as_a_module(tmp_path: Path) -> None:
     folder = clone(tmp_path / "triagesim")
-    edit(folder, only_agenda)
     other = tmp_path / "other"
     other.mkdir()
     shutil.copytree(folder / "config", other / "config")
-    (other / "Snakefile").write_text(
-        'configfile: "config/config.yaml"\n'
-        f"module triage:\n    snakefile: {str(folder / 'workflow' / 'Snakefile')!r}\n    config: config\n\n"
-        "use rule * from triage\n",
-        encoding="utf-8",
-    )
-    assert jobs(snakemake(other, "snakemake -n --cores 1 results/pool.jsonl"))["simulate"] == 4
+    edit(other, only_agenda)
+    edit(other, lambda config: config["data"].update(source="resources/cases/examples.jsonl"))
+    edit(other, lambda config: config.update(shards=1))
+    guide = (ROOT / "config/README.md").read_text(encoding="utf-8").partition("### From another workflow")[2]
+    shown = guide.partition("```python\n")[2].partition("```")[0]
+    (other / "Snakefile").write_text(shown.replace("path/to/triagesim", str(folder)), encoding="utf-8")
+    printed = snakemake(other, "snakemake --cores 1 results/pool.jsonl")
+    assert re.search(r"^open: .*results/pool\.jsonl$", printed, re.MULTILINE)
+    assert {row["pairing"] for _, row in read_lines(other / "results/pool.jsonl")} == {"agenda"}
+    assert json.loads((other / "results/config.json").read_text(encoding="utf-8"))["shards"] == 1
+    assert not (folder / "results").exists()
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ rule summarise:
     params:
         script=SCRIPTS / "summarise.py",
         score=CONFIG.score.model_dump_json(),
-        references=digest(load_yaml("references.yaml")),
+        data=data_of("references.yaml"),
         code=code_of(
             "agreement.py",
             "agreement_tables.py",

@@ -34,7 +34,7 @@ rule audio_manifests:
         script=SCRIPTS / "audio_manifests.py",
         splits=json.dumps(CONFIG.dataset.splits),
         seed=CONFIG.dataset.seed,
-        words=digest(load_yaml("speech/corpus.yaml")),
+        data=data_of("speech/corpus.yaml"),
         code=code_of("speech/corpus.py", "speech/manifests.py", "splits.py"),
     shell:
         "python {params.script:q} {input.manifests} --pool {input.pool} --out results/audio/manifests"
@@ -55,9 +55,7 @@ rule acoustics:
     params:
         script=SCRIPTS / "acoustics.py",
         seed=CONFIG.simulation.seed,
-        settings=digest(
-            [load_yaml("speech/acoustics.yaml"), load_yaml("speech/corpus.yaml")]
-        ),
+        data=data_of("speech/acoustics.yaml", "speech/corpus.yaml"),
         code=code_of("bootstrap.py", "speech/acoustics.py", "speech/corpus.py"),
     shell:
         "python {params.script:q} {input.manifests} --pool {input.pool} --out {output.measured}"

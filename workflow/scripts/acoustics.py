@@ -1,4 +1,4 @@
-"""Measure spoken dialogues: rate, pauses and pitch by persona trait, how far speakers are apart; check each file."""
+"""Measures spoken dialogues (rate, pauses and pitch by trait, speakers apart) and checks each file (rule acoustics)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.console import command
 from triagesim.jsonl import write_table
-from triagesim.speech.acoustics import CHECKS, HEADER, check, measure, rows
-from triagesim.speech.corpus import read_corpus
-from triagesim.speech.sound import read_audio
 
 
 def main() -> None:
@@ -25,6 +22,10 @@ def main() -> None:
     add("--checks", type=Path, required=True, metavar="CSV", help="a row a file")
     add("--seed", type=int, default=0, help="of the intervals (default: %(default)s)")
     options = parser.parse_args()
+    from triagesim.speech.acoustics import CHECKS, HEADER, check, measure, rows
+    from triagesim.speech.corpus import read_corpus
+    from triagesim.speech.sound import read_audio
+
     measured, checked = [], []
     for dialogue in read_corpus(options.pool, options.manifests):
         audio, rate = read_audio(dialogue.file)

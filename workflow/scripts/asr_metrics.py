@@ -1,4 +1,4 @@
-"""Compare what was heard with what was said: word errors, clinical details, and the level that would be given."""
+"""Compares what was heard with what was said: word errors, clinical details, the level given (rule asr_metrics)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.console import command
-from triagesim.speech.heard import write_metrics
 
 
 def main() -> None:
@@ -21,6 +20,8 @@ def main() -> None:
     add("--out", type=Path, required=True, metavar="CSV", help="the table")
     add("--seed", type=int, default=0, help="of the intervals (default: %(default)s)")
     options = parser.parse_args()
+    from triagesim.speech.heard import write_metrics
+
     write_metrics(options.pool, options.heard, options.out, options.seed)
 
 

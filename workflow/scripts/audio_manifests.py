@@ -1,4 +1,4 @@
-"""Describe the spoken dialogues in the forms that speech tools load: RTTM, STM, WebVTT, TextGrid, Lhotse and others."""
+"""Describes spoken dialogues in the forms that speech tools load: RTTM, TextGrid, Lhotse … (rule audio_manifests)."""
 
 from __future__ import annotations
 

@@ -8,21 +8,28 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.config import Score
 from triagesim.console import command
-from triagesim.describing import describe
 
 
 def main() -> None:
     """Parse the arguments and describe."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("language", type=Path, nargs="+", help="the .csv files of rule language")
-    parser.add_argument("--leaks", type=Path, nargs="+", required=True, help="their lists of leaks")
-    parser.add_argument("--duplicates", type=Path, required=True, help="the .csv of rule duplicates")
-    parser.add_argument("--scores", type=Path, nargs="+", default=[], help="the .csv files of rule score")
-    parser.add_argument("--score", default="{}", help="config section `score` as JSON; default: %(default)s")
+    parser.add_argument("language", type=Path, nargs="+", help="results/language/<pairing>/<shard>.csv")
+    parser.add_argument("--leaks", type=Path, nargs="+", required=True, help="results/leaks/<pairing>/<shard>.csv")
+    parser.add_argument("--duplicates", type=Path, required=True, help="results/metrics/duplicates.csv")
+    parser.add_argument(
+        "--scores",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="results/scores/<pairing>/<shard>.csv; needed to draw patients",
+    )
+    said = "config section `score` as JSON; default: its defaults"
+    parser.add_argument("--score", type=Score.model_validate_json, default=Score(), help=said)
     parser.add_argument("--out-dir", type=Path, required=True)
     args = parser.parse_args()
-    options = Score.model_validate_json(args.score)
-    describe(args.language, args.leaks, args.duplicates, args.scores, options, args.out_dir)
+    from triagesim.describing import describe
+
+    describe(args.language, args.leaks, args.duplicates, args.scores, args.score, args.out_dir)
 
 
 if __name__ == "__main__":

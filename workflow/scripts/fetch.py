@@ -1,8 +1,9 @@
-"""Fetches a model file that isn't shipped into the cache, once, and writes down what it is."""
+"""Fetches a model file that isn't shipped into the cache, once, and writes down what it is (rule fetch)."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--model", metavar="NAME", help="an entry of resources/models/catalogue.yaml")
     what.add_argument("--list", action="store_true", help="print the catalogue and end")
-    parser.add_argument("--out", type=Path, metavar="MARKER.json", help="where to write what was fetched")
+    parser.add_argument(
+        "--out", type=Path, metavar="MARKER.json", help="where to write what was fetched; printed unless given"
+    )
     parser.add_argument(
         "--optional",
         type=int,
@@ -41,12 +44,14 @@ def main() -> None:
         help="the run can do without: if the file can't be had, say so in the marker and end well; which try this is",
     )
     options = parser.parse_args()
-    if options.model and not options.out:
-        parser.error("--model needs --out")
     if options.list:
         print_catalogue()
+        return
+    marker = fetch_marker(options.model, options.optional)
+    if options.out:
+        write_json(options.out, marker)
     else:
-        write_json(options.out, fetch_marker(options.model, options.optional))
+        print(json.dumps(marker, indent=2))
 
 
 if __name__ == "__main__":

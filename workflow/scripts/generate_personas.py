@@ -1,4 +1,4 @@
-"""Writes pools of personas as JSON Lines: every persona there is, a sample, or a user's own after checking.
+"""Writes pools of personas: every one there is, a sample, or a user's own after checking (rule generate_personas).
 
 Beside `<role>.jsonl` it writes `<role>.weights.csv`: how common each level should be by the sampling, and is.
 """

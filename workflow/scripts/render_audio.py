@@ -1,4 +1,4 @@
-"""Speak pooled dialogues: a two-channel file each (nurse left, patient right), a mono mix, and a manifest of them."""
+"""Speaks pooled dialogues: a file each, nurse left and patient right, a mono mix, a manifest (rule render_audio)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from triagesim.console import command
-from triagesim.review.results import closing, write_results
 
 
 def main() -> None:
@@ -18,6 +17,8 @@ def main() -> None:
     parser.add_argument("--episodes", type=Path, nargs="+", required=True, help=".jsonl files that hold its dialogues")
     parser.add_argument("--out-dir", type=Path, required=True)
     args = parser.parse_args()
+    from triagesim.review.results import closing, write_results
+
     reviews = write_results(args.returned, args.key, args.episodes, args.out_dir)
     raters = {rater for rater, _ in reviews.all}
     print(f"{len(raters)} rater(s), {len(reviews.first)} dialogues\n{closing(args.out_dir)}")

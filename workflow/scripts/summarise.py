@@ -14,7 +14,7 @@ from triagesim.summary import summarise
 def main() -> None:
     """Parse the arguments and summarise."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scores", type=Path, nargs="+", help="the .csv files of rule score")
+    parser.add_argument("scores", type=Path, nargs="+", help="results/scores/<pairing>/<shard>.csv")
     parser.add_argument("--pairings", type=Path, nargs="+", required=True, help="results/pairings/*.json")
     parser.add_argument("--selected", type=Path, required=True, help="results/cases/cases.csv")
     parser.add_argument("--usage", type=Path, nargs="+", default=[], help="results/usage/<pairing>/<shard>.json")

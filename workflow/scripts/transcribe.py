@@ -1,4 +1,4 @@
-"""Hear spoken dialogues, line by line; what was heard goes to a file that every measure is computed from."""
+"""Hears spoken dialogues, line by line, into a file that every measure is computed from (rule transcribe)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> None:
     add = parser.add_argument
     add("manifest", type=Path, help="what render_audio.py wrote (JSON Lines), with the audio beside it")
     add("--out", type=Path, required=True, help="what was heard (JSON Lines)")
-    add("--model", default="whisper-tiny", help="recognizer (default: %(default)s)")
+    add("--model", default="whisper-tiny", help="recogniser (default: %(default)s)")
     add("--threads", type=int, default=1, metavar="N", help="of the CPU (default: %(default)s)")
     options = parser.parse_args()
     recogniser = Recogniser(options.model, options.threads)

@@ -18,11 +18,10 @@ COLUMNS = (
 )
 #: No weight is larger than so many times the mean, nor smaller than the mean by so much.
 CAP = 5.0
-_CONFIDENCE = 0.95
-_FEW = 30
+#: Raking ends when no share is further off than this, or after so many rounds; what is then off by more is said.
 _CLOSE = 1e-6
-_OFF = 0.01
 _ROUNDS = 200
+_OFF = 0.01
 
 
 class Member(NamedTuple):
@@ -158,21 +157,21 @@ def _share(counts: Counter[Any], level: Any) -> float | None:
 
 def _cells(run: Counter[Any], pool: Counter[Any], level: Any, shares: Sequence[float | None]) -> list[Any]:
     """run, pool, keep_rate, low, high, standardised_difference, weighted_difference, note."""
-    from triagesim.bootstrap import wilson
-    from triagesim.estimates import rounded
+    from triagesim.bootstrap import CONFIDENCE, wilson
+    from triagesim.estimates import FEW, rounded
 
     rate = pool[level] / run[level]
-    low, high = wilson(rate, run[level], _CONFIDENCE)
+    low, high = wilson(rate, run[level], CONFIDENCE)
     differences = [standardised(shares[0], share) for share in shares[1:]]
     overall = pool.total() / run.total()
-    notes = [f"fewer than {_FEW} dialogues"] if run[level] < _FEW else []
+    notes = [f"fewer than {FEW} dialogues"] if run[level] < FEW else []
     if not pool[level]:
         notes.append("none kept")
     elif high < overall:
         notes.append("kept less often than the run as a whole")
     elif low > overall:
         notes.append("kept more often than the run as a whole")
-    written = [None if one is None else rounded(one) for one in (rate, low, high, *differences)]
+    written = map(rounded, (rate, low, high, *differences))
     return [run[level], pool[level], *written, "; ".join(notes)]
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+#: Draws for an interval, and its share, where the configuration (`score`) has no say.
+DRAWS, CONFIDENCE = 2000, 0.95
 #: At most so many numbers are drawn at once: 32 MB.
 _BLOCK = 4_000_000
 

@@ -21,6 +21,8 @@ VITALS: tuple[Vital, ...] = get_args(Vital)
 Scale = Literal["esi", "ats"]
 
 CASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+#: A body's temperature is in °F from this number on, else in °C.
+FAHRENHEIT_FROM = 50
 #: Below this age a companion would have to speak for the patient.
 YOUNGEST = 16
 
@@ -175,6 +177,11 @@ class Case(BaseModel):
         if self.age is not None and self.age < YOUNGEST:
             return f"under {YOUNGEST}: a companion would have to speak for the patient"
         return None
+
+
+def celsius(temperature: float) -> float:
+    """A temperature of `Case.vitals` in °C."""
+    return (temperature - 32) / 1.8 if temperature >= FAHRENHEIT_FROM else temperature
 
 
 def age_group_of(age: int | None) -> str | None:

@@ -72,7 +72,14 @@ def parser() -> argparse.ArgumentParser:
         fromfile_prefix_chars="@",
         allow_abbrev=False,
     )
-    models = made.add_argument_group("models")
+    _add_models(made.add_argument_group("models"))
+    _add_data(made.add_argument_group("data"))
+    _add_rules(made.add_argument_group("episodes"))
+    _add_work(made.add_argument_group("work (changes no result)"))
+    return made
+
+
+def _add_models(models: argparse._ArgumentGroup) -> None:
     models.add_argument("--model", metavar="SPEC", help="one model for every role")
     models.add_argument("--nurse-model", metavar="SPEC")
     models.add_argument("--patient-model", metavar="SPEC")
@@ -84,7 +91,9 @@ def parser() -> argparse.ArgumentParser:
     )
     models.add_argument("--vllm-args", type=_object, default={}, metavar="JSON", help="options of every vLLM engine")
     models.add_argument("--openrouter-args", type=_object, default={}, metavar="JSON", help="options of OpenRouter")
-    data = made.add_argument_group("data")
+
+
+def _add_data(data: argparse._ArgumentGroup) -> None:
     data.add_argument(
         "--cases", type=Path, required=True, metavar="FILE", help=".jsonl, .json, .csv, or a MIMIC-IV-ED folder"
     )
@@ -99,7 +108,9 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help=".jsonl; answers are kept in FILE.journal/"
     )
-    rules = made.add_argument_group("episodes")
+
+
+def _add_rules(rules: argparse._ArgumentGroup) -> None:
     rules.add_argument(
         "--algorithm", choices=("esi", "ats"), help="the scale for all cases; each case's own unless given"
     )
@@ -117,7 +128,9 @@ def parser() -> argparse.ArgumentParser:
     rules.add_argument("--belief-state", action="store_true", help="show the nurse its own last assessment")
     rules.add_argument("--feedback", action="store_true", help="tell the nurse how near its level is (leaks the label)")
     rules.add_argument("--seed", type=int, default=0, metavar="N")
-    work = made.add_argument_group("work (changes no result)")
+
+
+def _add_work(work: argparse._ArgumentGroup) -> None:
     work.add_argument("--concurrency", type=_positive, default=64, metavar="N", help="episodes in flight (64)")
     work.add_argument(
         "--speculation",
@@ -129,7 +142,6 @@ def parser() -> argparse.ArgumentParser:
     work.add_argument("--budget-tokens", type=_positive, metavar="N", help="stop once they took so many tokens")
     work.add_argument("--time-limit", type=_seconds, metavar="[H:]MM:SS|S", help="stop by then, with exit code 75")
     work.add_argument("--stop-at", type=_moment, metavar="TIME", help="likewise, as 2026-05-01T18:30 or Unix seconds")
-    return made
 
 
 def make_plan(args: argparse.Namespace) -> Plan:

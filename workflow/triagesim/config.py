@@ -551,11 +551,8 @@ def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
     known = list(config.models)
     for role in ("nurse", "patient", "judge"):
         name = getattr(pairing, role)
-        if name is None:
-            continue
-        if name not in config.models:
+        if name is not None and name not in config.models:
             yield f"{where}.{role}: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
-            continue
     if pairing.judge is None and (pairing.features or config.simulation.features).appearance:
         yield f"{where}.features.appearance: needs a dialogue master; name a judge"
 

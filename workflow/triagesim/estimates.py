@@ -90,6 +90,6 @@ def count_by(clusters: NDArray[np.int64], columns: NDArray[np.int64], width: int
     return counts.reshape(number, width).astype(np.float64)
 
 
-def rounded(value: float) -> float:
-    """As it is written in a table; never a negative nought."""
-    return round(value, 6) + 0.0
+def rounded(value: float | None) -> float | None:
+    """As it is written in a table, None as nothing; never a negative nought."""
+    return None if value is None else round(float(value), 6) + 0.0

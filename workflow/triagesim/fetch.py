@@ -187,6 +187,21 @@ def locate(name: str) -> Path | None:
     return entry.path if _sha256(entry.path) == entry.sha256 else None
 
 
+def placed(name: str) -> Entry:
+    """An entry whose verified file is in its place.
+
+    Raises:
+        InputError: the catalogue has no such entry, or its file isn't there; with the command that gets it.
+    """
+    entry = _find(name)
+    if locate(name) is None:
+        raise InputError(
+            f"{name} ({entry.title}) isn't in its place, {entry.path}: `snakemake` fetches it once; by hand: "
+            f"python workflow/scripts/fetch.py --model {name}"
+        )
+    return entry
+
+
 def fetch(name: str, progress: bool = True) -> Path:
     """The verified file of an entry; it is downloaded only when the cache doesn't have it.
 

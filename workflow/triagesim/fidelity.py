@@ -138,8 +138,15 @@ def _cells(measure: Measure, clusters: NDArray[np.int64], drawn: Array, confiden
     notes += _against(measure.band, value)
     if cases < FEW:
         notes.append(WARNING)
-    ends = [None if end is None else rounded(end) for end in (low, high)]
-    return [measure.name, rounded(value), *ends, int(counted.sum()), *measure.band, "; ".join(notes)]
+    return [
+        measure.name,
+        rounded(value),
+        rounded(low),
+        rounded(high),
+        int(counted.sum()),
+        *measure.band,
+        "; ".join(notes),
+    ]
 
 
 def _ratio(drawn: Array) -> Array:

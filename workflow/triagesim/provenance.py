@@ -26,6 +26,7 @@ from triagesim.backends import configured_backend
 from triagesim.config import Config
 from triagesim.dataset.licences import licences
 from triagesim.environment import code_digest
+from triagesim.errors import InputError
 from triagesim.jsonl import digest, dumps, read_lines, sha256_of, write_json
 from triagesim.mimic import provenance_of, source_files
 from triagesim.resources import RESOURCES, find_path, load_yaml
@@ -51,7 +52,15 @@ def write_crate(results: Path, snakemake: Path, root: Path) -> None:
     Args:
         snakemake: Snakemake's own folder, for the times; without it there are none.
         root: the folder of the workflow.
+
+    Raises:
+        InputError: the start of the run left no configuration.
     """
+    if not (results / "config.json").is_file():
+        raise InputError(
+            f"{results}: holds no config.json, which the start of a run writes; a workflow that uses this one as the "
+            "module NAME needs `onstart: NAME.onstart()` in its own Snakefile"
+        )
     config = Config.model_validate_json((results / "config.json").read_text(encoding="utf-8"))
     entities = [
         *_code(root),

@@ -70,31 +70,10 @@ def simulate(
     if isinstance(cases, Case | str | Path) or isinstance(skip, str):
         raise InputError("cases and skip are lists: of cases (load_cases), and of episode ids")
     chosen = list(cases)
-    if odd := [case for case in chosen if not isinstance(case, Case)]:
-        raise InputError(f"cases holds {odd[0]!r:.80}; expected cases, as load_cases or Case.model_validate makes them")
-    if not isinstance(features, Features):
-        raise InputError(f"features is {features!r:.80}; expected Features(appearance=…, belief_state=…, feedback=…)")
-    checked = {"max_turns": max_turns, "episodes_per_case": episodes_per_case, "concurrency": concurrency}
-    for name, number in checked.items():
-        if not isinstance(number, int) or number < 1:
-            raise InputError(f"{name} is {number}; expected a whole number from 1 on")
-    for name, number in {"min_questions": min_questions, "max_regenerations": max_regenerations}.items():
-        if not isinstance(number, int) or number < 0:
-            raise InputError(f"{name} is {number}; expected a whole number from 0 on")
-    if algorithm not in (None, "esi", "ats"):
-        raise InputError(f"algorithm is {algorithm!r}; expected esi or ats")
-    if judge_llm is None and features.appearance:
-        raise InputError("the feature appearance needs a dialogue master: give judge_llm")
-    if speculation not in get_args(Speculation):
-        raise InputError(f"speculation is {speculation!r}; expected one of {', '.join(get_args(Speculation))}")
-    if unknown := set(sampling or {}) - set(ROLES):
-        raise InputError(f"sampling: unknown role {', '.join(sorted(unknown))}; expected {', '.join(ROLES)}")
-    counts = Counter(case.case_id.lower() for case in chosen)
-    if twice := sorted(name for name, count in counts.items() if count > 1):
-        raise InputError(
-            f"case ids are unique (without regard to upper and lower case); twice there: {', '.join(twice)}"
-        )
-
+    _check_cases(chosen)
+    _check_counts(1, max_turns=max_turns, episodes_per_case=episodes_per_case, concurrency=concurrency)
+    _check_counts(0, min_questions=min_questions, max_regenerations=max_regenerations)
+    _check_choices(algorithm, features, speculation, sampling or {}, judged=judge_llm is not None)
     models: dict[Role, Any] = {"nurse": nurse_llm, "patient": patient_llm}
     if judge_llm is not None:
         models |= {"judge": judge_llm, "script": judge_llm}
@@ -115,6 +94,37 @@ def simulate(
     done = set(skip)
     jobs = [(case, k) for case in chosen for k in range(episodes_per_case) if f"{case.case_id}-{k}" not in done]
     return run(jobs, setup, Path(journal) if journal is not None else None, concurrency)
+
+
+def _check_cases(cases: list[Case]) -> None:
+    if odd := [case for case in cases if not isinstance(case, Case)]:
+        raise InputError(f"cases holds {odd[0]!r:.80}; expected cases, as load_cases or Case.model_validate makes them")
+    counts = Counter(case.case_id.lower() for case in cases)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        raise InputError(
+            f"case ids are unique (without regard to upper and lower case); twice there: {', '.join(twice)}"
+        )
+
+
+def _check_counts(least: int, **numbers: Any) -> None:
+    for name, number in numbers.items():
+        if not isinstance(number, int) or number < least:
+            raise InputError(f"{name} is {number}; expected a whole number from {least} on")
+
+
+def _check_choices(
+    algorithm: Any, features: Any, speculation: Any, sampling: Mapping[str, Any], *, judged: bool
+) -> None:
+    if not isinstance(features, Features):
+        raise InputError(f"features is {features!r:.80}; expected Features(appearance=…, belief_state=…, feedback=…)")
+    if algorithm not in (None, *get_args(Scale)):
+        raise InputError(f"algorithm is {algorithm!r}; expected {' or '.join(get_args(Scale))}")
+    if features.appearance and not judged:
+        raise InputError("the feature appearance needs a dialogue master: give judge_llm")
+    if speculation not in get_args(Speculation):
+        raise InputError(f"speculation is {speculation!r}; expected one of {', '.join(get_args(Speculation))}")
+    if unknown := set(sampling) - set(ROLES):
+        raise InputError(f"sampling: unknown role {', '.join(sorted(unknown))}; expected {', '.join(ROLES)}")
 
 
 def run(

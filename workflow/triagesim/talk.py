@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from triagesim.answers import NurseStep
 from triagesim.artifact import RECORD_FIELDS, UNKNOWN
-from triagesim.cases import Case, PatientScript, Scale, Vital
+from triagesim.cases import FAHRENHEIT_FROM, Case, PatientScript, Scale, Vital
 from triagesim.config import Features
 from triagesim.judging import Appearance, Reading
 from triagesim.personas import Persona, traits_of
@@ -158,9 +158,7 @@ class Talk:
 
     def noted(self, news: dict[str, str]) -> Talk:
         """With these fields of the record as they now stand; nothing without a dialogue master."""
-        if self.record is None:
-            return self
-        if not news:
+        if self.record is None or not news:
             return self
         record = {**self.record, **news}
         still_open = UNKNOWN in record.values()
@@ -244,8 +242,8 @@ class Talk:
 
 
 def with_unit(name: Vital, value: float) -> str:
-    """A vital sign as the nurse reads it off; temperatures from 50 on are Fahrenheit."""
-    unit = _UNITS.get(name) or ("°F" if value >= 50 else "°C")
+    """A vital sign as the nurse reads it off; a temperature in the unit that it is in."""
+    unit = _UNITS.get(name) or ("°F" if value >= FAHRENHEIT_FROM else "°C")
     return f"{value:g} {unit}"
 
 

@@ -33,7 +33,8 @@ VISIBLE: dict[str, frozenset[Viewer]] = {
     "medications": frozenset({"master"}),
     "prior_ed_visits": frozenset({"master"}),
 }
-#: Of patients whose data isn't open nobody is told a greater age: 90 stands for 90 and over, as in de-identified data.
+#: Of patients whose data isn't open nobody is told a greater age, and no dataset tells one of a real patient: 90 stands
+#: for 90 and over, as in de-identified data.
 OLDEST_TOLD = 90
 #: Of what the master may know, that which anybody at the desk knows when the patient arrives.
 ON_ARRIVAL = frozenset({"gender", "age_group", "arrival_transport", "chief_complaint"})

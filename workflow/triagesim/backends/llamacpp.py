@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any, Literal
 
 from triagesim.errors import AnswerError, BackendError, InputError
-from triagesim.fetch import Entry, catalogue, locate
+from triagesim.fetch import Entry, catalogue, placed
 from triagesim.grammar import MAX_ITEMS, bounded
 from triagesim.jsonl import dumps
 from triagesim.requests import Completion, Request, Usage
@@ -113,12 +113,7 @@ class LlamaCpp:
         self._pool = ThreadPoolExecutor(self._slots, thread_name_prefix="llamacpp")
 
     def _load(self) -> Any:
-        file = self._file or locate(self._name)
-        if file is None:
-            raise InputError(
-                f"the model {self._name} isn't on this machine. `snakemake` fetches it once; by hand: "
-                f"python workflow/scripts/fetch.py --model {self._name}"
-            )
+        file = self._file or placed(self._name).path
         # Threads that spin while they wait starve each other when cores are shared (measured: 10 to 40 times slower).
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         try:

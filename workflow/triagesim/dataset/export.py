@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_args
@@ -60,24 +60,19 @@ def export(
                 for split in splits
             }
             hide = _hider(salt)
-            for path in episodes:
-                for number, episode in read_lines(path):
-                    if episode.get("status") != "ok":
-                        continue
-                    origin = _origin(episode, provenance, f"{path}, line {number}")
-                    _check(origin, include_credentialed, f"{path}, line {number}")
-                    split = split_of(patient_key(episode["case"]), splits, seed)
-                    tables = rows_of(
-                        episode,
-                        split,
-                        provenance=origin,
-                        hide=None if origin == "synthetic" else hide,
-                        spoken=spoken.get((episode.get("pairing") or "", episode["episode_id"])),
-                    )
-                    for table, rows in tables.items():
-                        for row in rows:
-                            files[table, split].write(row)
-                    contents.count(tables["dialogues"][0])
+            for episode, origin in _finished(episodes, provenance, include_credentialed):
+                split = split_of(patient_key(episode["case"]), splits, seed)
+                tables = rows_of(
+                    episode,
+                    split,
+                    provenance=origin,
+                    hide=None if origin == "synthetic" else hide,
+                    spoken=spoken.get((episode.get("pairing") or "", episode["episode_id"])),
+                )
+                for table, rows in tables.items():
+                    for row in rows:
+                        files[table, split].write(row)
+                contents.count(tables["dialogues"][0])
         contents.rows = {key: written.rows for key, written in files.items()}
         write_card(temporary / "README.md", contents)
         write_croissant(temporary / "croissant.json", contents)
@@ -85,6 +80,18 @@ def export(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return contents
+
+
+def _finished(
+    paths: Iterable[Path], declared: Provenance | None, include_credentialed: bool
+) -> Iterator[tuple[dict[str, Any], Provenance]]:
+    """The finished episodes of the files, each with what its case counts as; none that may not leave."""
+    for path in paths:
+        for number, episode in read_lines(path):
+            if episode.get("status") == "ok":
+                origin = _origin(episode, declared, f"{path}, line {number}")
+                _check(origin, include_credentialed, f"{path}, line {number}")
+                yield episode, origin
 
 
 def _origin(episode: Mapping[str, Any], declared: Provenance | None, where: str) -> Provenance:

@@ -6,22 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from triagesim.artifact import RECORD_FIELDS
-from triagesim.cases import VITALS
+from triagesim.cases import FAHRENHEIT_FROM, VITALS
 from triagesim.dataset.columns import TableName, trait_columns
 from triagesim.jsonl import dumps
 from triagesim.quality import pain_status
 from triagesim.scoring import leaked_label, other_scale, score
 from triagesim.splits import patient_key
+from triagesim.views import OLDEST_TOLD
 
 Row = dict[str, Any]
 
 SIMULATED = "simulated dialogue: no nurse and no patient said it"
 SYNTHETIC = "synthetic patient"
-#: Ages from here on are one group where the patients aren't invented, as the safe harbour rule has it.
-OLDEST = 90
 
 _UNITS = {"temperature": "degF", "heartrate": "/min", "resprate": "/min", "o2sat": "%", "sbp": "mmHg"}
-_WARMEST_CELSIUS = 50
 
 
 def rows_of(
@@ -83,12 +81,16 @@ def _about(episode: Mapping[str, Any], provenance: str) -> Row:
 
 
 def _case(case: Mapping[str, Any], capped: bool) -> Row:
-    """What the case says, field by field: what it holds beside these (times, race, other ids) stays behind."""
+    """What the case says, field by field: what it holds beside these (times, race, other ids) stays behind.
+
+    Args:
+        capped: whether the patient is real, so that a greater age than `OLDEST_TOLD` isn't told.
+    """
     age, vitals, pain = case.get("age"), case.get("vitals") or {}, case.get("pain")
     status = pain_status(pain)
     return {
         "chief_complaint": case.get("chief_complaint"),
-        "age": min(age, OLDEST) if capped and age is not None else age,
+        "age": min(age, OLDEST_TOLD) if capped and age is not None else age,
         "gender": case.get("gender"),
         "arrival_transport": case.get("arrival_transport"),
         "pain_score": pain if status == "score" else None,
@@ -151,7 +153,7 @@ def _line(entry: Mapping[str, Any], number: int) -> Row:
 
 def _vital(entry: Mapping[str, Any], lines: int) -> Row:
     name, value = entry.get("name"), entry.get("value")
-    celsius = name == "temperature" and value is not None and value < _WARMEST_CELSIUS
+    celsius = name == "temperature" and value is not None and value < FAHRENHEIT_FROM
     return {
         "after_turn": entry["turn"] - 1,
         "after_line": lines - 1,

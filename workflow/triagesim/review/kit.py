@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
-from triagesim.cases import VITALS
+from triagesim.cases import FAHRENHEIT_FROM, VITALS
 from triagesim.dataset.files import guarded
 from triagesim.dataset.licences import licences
 from triagesim.errors import InputError
@@ -186,7 +186,7 @@ def facts(episode: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _measured(name: str, value: float, unit: str) -> str:
-    return f"{value:g}{(' °C' if value < 50 else ' °F') if name == 'temperature' else unit}"
+    return f"{value:g}{(' °F' if value >= FAHRENHEIT_FROM else ' °C') if name == 'temperature' else unit}"
 
 
 def _form(items: list[Item], key: list[list[Any]]) -> str:

@@ -17,12 +17,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from triagesim.agreement import divide
-from triagesim.bootstrap import Array, draw, percentiles
+from triagesim.bootstrap import CONFIDENCE, DRAWS, Array, draw, percentiles
+from triagesim.estimates import FEW, rounded
 
 Metric = Literal["nominal", "ordinal"]
-#: Draws of items for an interval, and its share.
-DRAWS, CONFIDENCE = 2000, 0.95
-FEW = 30
 
 
 class Agreement(NamedTuple):
@@ -155,5 +153,4 @@ def _estimate(sums_of: Array, value: Callable[[Array], Array], answers: int, see
         low = high = None
         notes = ["all draws alike: no interval"]
     notes += [f"fewer than {FEW} dialogues"] if items < FEW else []
-    ends = [None if end is None else round(end, 6) + 0.0 for end in (low, high)]
-    return Agreement(round(found, 6) + 0.0, ends[0], ends[1], items, answers, "; ".join(notes))
+    return Agreement(rounded(found), rounded(low), rounded(high), items, answers, "; ".join(notes))

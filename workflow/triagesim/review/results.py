@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from triagesim.agreement import divide
-from triagesim.bootstrap import Array, draw, percentiles
+from triagesim.bootstrap import CONFIDENCE, DRAWS, Array, draw, percentiles
 from triagesim.errors import InputError
+from triagesim.estimates import rounded
 from triagesim.jsonl import read_table, write_table
 from triagesim.measures import Rewrites, line_history, measure_rewrites, rewrite_rate, share_changed
 from triagesim.review.kit import load_episodes, read_key, spoken
 from triagesim.review.questions import LEVEL, asked
-from triagesim.review.reliability import CONFIDENCE, DRAWS, Agreement, ac1, cohen, fleiss, krippendorff, same
+from triagesim.review.reliability import Agreement, ac1, cohen, fleiss, krippendorff, same
 from triagesim.review.returned import Reviewed, read_returned
 
 AGREEMENT = ("question", "between", "measure", "value", "low", "high", "dialogues", "answers", "note")
@@ -103,8 +104,8 @@ def _means(reviews: Reviews) -> Iterator[list[Any]]:
                 continue
             total = sums.sum(0)
             low, high, _ = percentiles(draw(sums, DRAWS, 0), _ratio, CONFIDENCE)
-            ends = [None, None] if low == high else [_rounded(low), _rounded(high)]
-            yield [by, value, question, _rounded(total[0] / total[1]), *ends, len(sums), int(total[1])]
+            ends = [None, None] if low == high else [rounded(low), rounded(high)]
+            yield [by, value, question, rounded(total[0] / total[1]), *ends, len(sums), int(total[1])]
 
 
 def _ratio(sums: Array) -> Array:
@@ -241,7 +242,7 @@ def _rewrites(reviews: Reviews) -> Iterator[list[Any]]:
         rate = rewrite_rate(lines)
         written, rewritten = sum(one.agent_revisions for one in lines), sum(one.rewritten for one in lines)
         edited = sum(edit for _, edit in found[by, value])
-        yield [by, value, written, rewritten, None if rate is None else _rounded(rate), edited]
+        yield [by, value, written, rewritten, rounded(rate), edited]
 
 
 def _counts(answers: list[list[int]], k: int) -> Array:
@@ -250,10 +251,6 @@ def _counts(answers: list[list[int]], k: int) -> Array:
         for answer in given:
             counts[item, answer - 1] += 1
     return counts
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(float(value), 6) + 0.0
 
 
 def closing(out_dir: Path) -> str:

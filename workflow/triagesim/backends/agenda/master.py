@@ -22,6 +22,7 @@ from triagesim.backends.agenda.triage import Facts as Known
 from triagesim.backends.agenda.triage import Rule, rule
 from triagesim.backends.agenda.understanding import ask, pain_score, read, tell_apart
 from triagesim.backends.agenda.wording import Picker, start_large
+from triagesim.cases import celsius
 from triagesim.judging import Appearance, Edit, InSitu
 from triagesim.requests import Answer
 from triagesim.resources import load_yaml
@@ -149,8 +150,8 @@ def _on_sight(facts: CaseFacts) -> Known:
     present |= {"older"} if facts.age_group == "older" else set()
     present |= {"ambulance"} if "ambulance" in arrival or "helicopter" in arrival else set()
     numbers: dict[str, float] = {name: value for name, value in facts.vitals.items() if value is not None}
-    if numbers.get("temperature", 0) >= 50:
-        numbers["temperature"] = (numbers["temperature"] - 32) / 1.8
+    if "temperature" in numbers:
+        numbers["temperature"] = celsius(numbers["temperature"])
     pain = pain_score(facts.pain or "", asked=True)
     return Known(frozenset(present), numbers if pain is None else {**numbers, "pain": pain})
 

@@ -13,6 +13,7 @@ from triagesim.backends.agenda.knowledge import presentations
 from triagesim.backends.agenda.story import Piece, story_of
 from triagesim.backends.agenda.understanding import implied, read
 from triagesim.backends.agenda.wording import Picker, stop
+from triagesim.cases import celsius
 from triagesim.judging import Script
 from triagesim.resources import load_yaml
 from triagesim.views import CaseFacts, Facts, ScriptView
@@ -275,8 +276,8 @@ def _limit(entry: dict[str, Any]) -> Callable[[CaseFacts], bool]:
 
     def holds(facts: CaseFacts) -> bool:
         value = facts.vitals.get(name)
-        if value is not None and name == "temperature" and value >= 50:
-            value = (value - 32) / 1.8
+        if value is not None and name == "temperature":
+            value = celsius(value)
         return value is not None and bool(compare(value, limit))
 
     return holds
