@@ -184,8 +184,10 @@ def read_scores(paths: Iterable[Path]) -> Scores:
 
 
 @cache
-def _value(text: str) -> bool | int | None:
-    return _WORDS[text] if text in _WORDS else int(text)
+def _value(text: str) -> bool | float | None:
+    if text in _WORDS:
+        return _WORDS[text]
+    return float(text) if "." in text or "e" in text else int(text)
 
 
 def _reason(episode: Mapping[str, Any]) -> str | None:
