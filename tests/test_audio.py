@@ -405,9 +405,9 @@ class Stumbling:
         self.limit, self.voices = engine.limit, engine.voices
 
     def synthesize(self, text: str, voice: Voice, seed: int) -> tuple[Any, int]:
-        if "day 3," in text:
+        if "day three," in text:
             raise TriageSimError("can't say that")
-        if "day 9," in text:
+        if "day nine," in text:
             os._exit(9)
         return self.synthesizer.synthesize(text, voice, seed)
 
