@@ -178,6 +178,30 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     assert [link for link in links if link and not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
+def test_the_readme_leads_to_every_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page for page in PAGES if page != "README.md" and f"]({page})" not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_link_to_a_part_of_a_page_finds_it(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)\s]+#[^)\s]+)\)", text):
+        path, _, part = link.partition("#")
+        if "://" not in link:
+            whole = ((ROOT / page).parent / path if path else ROOT / page).read_text(encoding="utf-8")
+            heads = re.findall(r"^#+ (.+)$", whole, re.MULTILINE)
+            assert part in [re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads], link
+
+
+def test_every_rule_has_its_row_in_the_architecture() -> None:
+    rules = [path.read_text(encoding="utf-8") for path in (ROOT / "workflow/rules").glob("*.smk")]
+    named = {name for text in rules for name in re.findall(r"^ *rule (\w+):$", text, re.MULTILINE)} | {"simulate"}
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    stated = {name for cells in tables(page, "Rule") for name in CODE.findall(cells[0])}
+    assert stated == named
+
+
 def test_every_key_of_an_episode_is_explained_and_no_other() -> None:
     page = (ROOT / "docs/artifact.md").read_text(encoding="utf-8")
     stated = [name for cells in tables(page, "Key") for name in CODE.findall(cells[0])]

@@ -312,7 +312,13 @@ def test_a_changed_answer_s_source_reruns_its_pairing(finished: Path) -> None:
 
 def test_other_intervals_rerun_the_summary_and_what_shows_it(finished: Path) -> None:
     edit(finished, lambda config: config.update(score={"bootstrap": 300, "prevalence": [0.1, 0.2, 0.4, 0.2, 0.1]}))
-    assert jobs(snakemake(finished, "snakemake")) == {"summarise": 1, "describe": 1, "report": 1, "manifest": 1, "all": 1}
+    assert jobs(snakemake(finished, "snakemake")) == {
+        "summarise": 1,
+        "describe": 1,
+        "report": 1,
+        "manifest": 1,
+        "all": 1,
+    }
     tidy = json.loads((finished / "results/metrics/metrics.json").read_text(encoding="utf-8"))
     assert tidy["score"]["bootstrap"] == 300
 
