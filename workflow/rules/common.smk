@@ -4,12 +4,13 @@ import shlex
 
 from triagesim.config import check_config
 from triagesim.demand import demand
-from triagesim.environment import code_digest, prepare
+from triagesim.environment import prepare
 from triagesim.governance import OPEN, close_folders
 from triagesim.jsonl import digest, write_json
 from triagesim.limits import clear_mark
 from triagesim.pairing import as_json, check_files, resolve, runtime
 from triagesim.resources import find_path, load_yaml
+from triagesim.source_code import code_digest
 from triagesim.summary import closing_lines
 
 try:

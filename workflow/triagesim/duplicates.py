@@ -16,6 +16,7 @@ from triagesim.phrasing import tokens
 from triagesim.resources import load_yaml
 
 COLUMNS = ("pairing", "episode_a", "episode_b", "overlap")
+# Sets that are compared in full with each, once one that is like it is found.
 _ENOUGH = 50
 
 

@@ -1,13 +1,11 @@
-"""What the commands of the rules find in their environment."""
+"""What the commands of the rules find in their environment, and what puts it there."""
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import sys
 import time
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,6 @@ GAINED = "TRIAGESIM_GAINED"
 KEY_FILE = "TRIAGESIM_KEY_FILE"
 #: Of the time that a job has, this share is left for its end, within these seconds: engines need up to 8 to stop.
 MARGIN, LEAST_MARGIN, MOST_MARGIN = 0.05, 20, 300
-
-
-_DESCRIBED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def prepare(package_folder: Path, runtime: dict[str, Any]) -> None:
@@ -55,19 +50,6 @@ def time_limit(configured: float | None) -> float | None:
     left = float(os.environ[JOB_END]) - time.time()
     left -= min(max(MARGIN * left, LEAST_MARGIN), MOST_MARGIN)
     return max(left if configured is None else min(left, configured), 0)
-
-
-def code_digest(paths: list[Path]) -> str:
-    """A hash of what code says: comments, docstrings and layout don't count."""
-    said = [_statements(ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
-    return sha256("".join(said).encode()).hexdigest()
-
-
-def _statements(tree: ast.Module) -> str:
-    for node in ast.walk(tree):
-        if isinstance(node, _DESCRIBED) and ast.get_docstring(node):
-            node.body = node.body[1:]
-    return ast.dump(tree)
 
 
 def _put_first(name: str, folder: str) -> None:

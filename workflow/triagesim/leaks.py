@@ -14,6 +14,7 @@ from triagesim.resources import load_yaml
 
 #: Who says what. A patient can't know a number that nobody told, nor a diagnosis that comes after the visit.
 KINDS = ("nurse_level", "patient_level", "patient_vital", "patient_diagnosis", "nurse_name", "patient_name")
+# Shorter words of a diagnosis name nothing.
 _LETTERS = 4
 
 

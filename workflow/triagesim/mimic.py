@@ -39,7 +39,9 @@ PATIENTS = ("subject_id", "anchor_age", "anchor_year")
 VISITS_DAYS = 365
 
 _KINDS = (".csv", ".csv.gz")
+# The first digit of the eight that each kind of id has in MIMIC.
 _IDS = {"stay_id": "3", "case_id": "3", "subject_id": "1", "hadm_id": "2"}
+# Rows after which a source that looked like no MIMIC is taken for none.
 _AT_A_GLANCE = 50
 _DAY = 86_400
 _EPOCH = datetime(1970, 1, 1)

@@ -18,6 +18,7 @@ Form = Literal["open", "closed"]
 _TOKEN = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _SENTENCE = re.compile(r"[^.!?…]+[.!?…]*")
 _BROKEN = re.compile(r"(?<![\w-])[a-z][a-z']{0,11}[-–—]+(?=[\s,.!?]|$)(?P<after>\s+\w+)?")
+# A negation so many words before a feeling denies it.
 _NEAR = 3
 
 

@@ -25,11 +25,11 @@ from pydantic import BaseModel
 from triagesim.backends import configured_backend
 from triagesim.config import Config
 from triagesim.dataset.licences import licences
-from triagesim.environment import code_digest
 from triagesim.errors import InputError
 from triagesim.jsonl import digest, dumps, read_lines, sha256_of, write_json
 from triagesim.mimic import provenance_of, source_files
 from triagesim.resources import RESOURCES, find_path, load_yaml
+from triagesim.source_code import code_digest
 
 CRATE = "ro-crate-metadata.json"
 #: What stands in results/ and is written at every start, or brought by people: no result of the run.

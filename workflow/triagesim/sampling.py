@@ -23,6 +23,7 @@ WEIGHTS_HEADER = ["trait", "level", "given", "weight", "source", "personas", "sh
 _EVEN = "every persona alike"
 #: A covering array is the smallest of so many, each grown row by row, a row being the best of so many.
 _TRIES, _CANDIDATES = 20, 20
+#: Rounds of fitting at most, and how far a share may then be off.
 _ROUNDS, _TOLERANCE = 500, 1e-9
 
 Levels = tuple[str, ...]

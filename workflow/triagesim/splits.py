@@ -8,6 +8,7 @@ from typing import Any
 
 from triagesim.errors import InputError
 
+# Values that eight bytes of a hash can have.
 _STEPS = 2**64
 
 

@@ -27,7 +27,9 @@ MEANS = ("by", "value", "question", "mean", "low", "high", "dialogues", "answers
 REWRITES = ("by", "value", "agent_revisions", "rewritten", "rate", "edited_lines")
 RATINGS = ("rater", "item", "repeat_of", "pairing", "episode_id", "acuity", "final_triage", "question", "answer")
 
+# Answers of a question or a level, and of a judgement that passes or fails.
 _FIVE, _TWO = 5, 2
+# A clinician's edit has the time of the line itself.
 _AT_ONCE = timedelta(0)
 Pairs = list[list[tuple[int, int]]]
 

@@ -85,7 +85,7 @@ class Espeak:
         self._path = library
         self._data = data
         self.voices = load_voices(self.name)
-        loaded, self._sample_rate = self._load()
+        loaded, _ = self._load()
         loaded.espeak_Info.restype = ctypes.c_char_p
         self.version: str = loaded.espeak_Info(None).decode()
         self._unload(loaded)

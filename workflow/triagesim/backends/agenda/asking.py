@@ -9,6 +9,7 @@ from itertools import pairwise, permutations
 from triagesim.backends.agenda.checks import data, pattern
 from triagesim.backends.agenda.understanding import ask, tell_apart
 
+# A request of so few words ("Tell me.") may belong to the question beside it.
 _SHORT = 4
 _JOINED = re.compile(r"\b(?:and|also|plus|then)[ ,]*$", re.IGNORECASE)
 

@@ -24,6 +24,7 @@ MANNER = frozenset({"distress", "anxiety", "severe_pain", "mild_pain", "worst_ev
 REPEATABLE = 4
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
+# A long line is one said before if it shares so much of its words with it; a word said so often in a row is a loop.
 _ALIKE = 0.9
 _LOOPED = 4
 _AFTER_STOP = re.compile(r"(?:^|,(?=\s*[\"“'‘])|[.!?…:;)\]]|[.!?]['\"”’]|[-–—])\s*[\"'“‘(]*$")

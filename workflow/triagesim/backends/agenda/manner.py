@@ -44,6 +44,7 @@ _SHARE = {
     "mild": 0.2,
     "marked": 0.5,
 }
+# The most words of a line that a terse speaker adds.
 _TERSE_LINE = 7
 # Answers that are short by nature: lines are added after them only.
 _SHORT = frozenset({"yes", "no", "none", "score", "unsure", "allergies", "medications", "history", "onset"})

@@ -16,6 +16,7 @@ from triagesim.views import PatientView
 
 # How many of a list's items, or sentences of the story, are told at once.
 _AT_ONCE = {"terse": 1, "typical": 2, "expansive": 4}
+# The most words of a terse answer.
 _TERSE_WORDS = 10
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 # How far the pain score that is told lies from the one that is felt.

@@ -11,6 +11,7 @@ from triagesim.backends.agenda.understanding import lexicon, says
 from triagesim.backends.agenda.wording import join, start_large, stop
 from triagesim.views import NurseView
 
+# Words of a reply that are quoted as evidence.
 _QUOTE_WORDS = 14
 _NAMES = {
     "temperature": "temperature",

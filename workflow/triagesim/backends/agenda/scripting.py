@@ -20,6 +20,7 @@ from triagesim.views import CaseFacts, Facts, ScriptView
 
 # Up to this acuity the case doesn't support that the presentation's dangers are absent.
 _URGENT = 2
+# The most items of a script's lists.
 _DENIED = 5
 _ILLNESSES = 6
 _SYMPTOMS = 4
