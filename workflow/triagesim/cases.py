@@ -23,6 +23,8 @@ Scale = Literal["esi", "ats"]
 CASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: Below this age a companion would have to speak for the patient.
 YOUNGEST = 16
+# What a field holds may be nested so deep; far deeper, nothing can write it back.
+_DEEPEST = 50
 
 _ALIASES = {"stay_id": "case_id", "chiefcomplaint": "chief_complaint", "sex": "gender"}
 _GENDERS = {"m": "male", "man": "male", "f": "female", "woman": "female"}
@@ -126,7 +128,11 @@ class Case(BaseModel):
     @classmethod
     def _flat_columns(cls, data: Any) -> Any:
         """Accept MIMIC's column names, and vital signs as columns of their own."""
-        return canonical(data) if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        for name, value in data.items():
+            _check_depth(name, value)
+        return canonical(data)
 
     @field_validator("case_id", mode="before")
     @classmethod
@@ -175,6 +181,21 @@ class Case(BaseModel):
         if self.age is not None and self.age < YOUNGEST:
             return f"under {YOUNGEST}: a companion would have to speak for the patient"
         return None
+
+
+def _check_depth(name: str, value: Any) -> None:
+    """Refuse a field of lists in lists (or objects) without end."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise ValueError(f"{name}: nested more than {_DEEPEST} deep")
 
 
 def age_group_of(age: int | None) -> str | None:
