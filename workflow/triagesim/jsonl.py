@@ -14,6 +14,10 @@ from typing import IO, Any
 
 from triagesim.errors import InputError
 
+# Python's own limit of a cell, 131,072 characters, is less than a long complaint; without any, a stray quotation mark
+# would swallow a whole table.
+csv.field_size_limit(1 << 24)
+
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
