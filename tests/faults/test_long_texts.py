@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from triagesim.backends.agenda.understanding import read
 
-LONG = 40_000
+LONG = 8_000
 
 
 def test_a_clause_without_end_is_read() -> None:
