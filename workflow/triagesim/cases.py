@@ -119,7 +119,7 @@ class Case(BaseModel):
     arrival_transport: Text = None
     diagnoses: Texts = Field(default_factory=list)
     medications: Texts = Field(default_factory=list)
-    prior_ed_visits: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_whole)] = None
+    prior_ed_visits: Annotated[Annotated[int, Field(ge=0, le=100_000)] | None, BeforeValidator(_whole)] = None
     expert_red_flags: Texts = Field(default_factory=list)
     script: Annotated[PatientScript | None, BeforeValidator(_blank_to_none)] = None
     provenance: Annotated[Provenance | None, BeforeValidator(_blank_to_none)] = None
