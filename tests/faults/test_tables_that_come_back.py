@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from actors import personas
+from triagesim import load_backend, simulate
+from triagesim.cases import Case
 from triagesim.errors import InputError
+from triagesim.jsonl import write_jsonl, write_table
 from triagesim.review.questions import asked, columns
 from triagesim.review.returned import read_returned
+from triagesim.score_rows import read_scores, write_scores
 from triagesim.sources import read_rows
 from triagesim.summary import read_table
 
@@ -86,3 +91,31 @@ def test_a_quotation_mark_that_swallows_a_table_is_told(tmp_path: Path) -> None:
     file.write_text(file.read_text(encoding="utf-8") + 'r2,D1-ab12,"' + "x" * (1 << 25), encoding="utf-8")
     with pytest.raises(InputError, match=r"not CSV .*save it as CSV UTF-8"):
         read_returned([file], LINES)
+
+
+FORMULAS = ['=HYPERLINK("http://x")', "+1+cmd", "-2+3", "@SUM(A1)", "\t=1", "'=1", "''@x", "＝1"]
+
+
+def test_no_table_runs_a_text_as_a_formula_and_every_reader_has_the_text_back(tmp_path: Path) -> None:
+    write_table(tmp_path / "t.csv", ["n", "text", "yes"], [[-1.5, text, True] for text in [*FORMULAS, "-1.5", None]])
+    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
+        stored = list(csv.reader(file))[1:]
+    assert all(cells[1].startswith("'") for cells in stored[: len(FORMULAS)])
+    assert stored[-2:] == [["-1.5", "-1.5", "true"], ["-1.5", "", "true"]]
+    assert [row["text"] for row in read_table(tmp_path / "t.csv", raw=True)] == [*FORMULAS, "-1.5", ""]
+
+
+def test_a_gender_like_a_formula_is_one_group_from_the_episode_to_the_tables(tmp_path: Path) -> None:
+    agenda = load_backend("agenda")
+    cases = [
+        Case(case_id=f"c{number}", chief_complaint="Fall", acuity=3, gender=FORMULAS[0], arrival_transport="@x")
+        for number in range(2)
+    ]
+    pools = {"nurse_personas": personas("nurse", 2), "patient_personas": personas("patient", 2)}
+    rows = [{**episode, "pairing": "a"} for episode in simulate(cases, nurse_llm=agenda, patient_llm=agenda, **pools)]
+    write_jsonl(tmp_path / "episodes.jsonl", rows)
+    write_scores(tmp_path / "episodes.jsonl", tmp_path / "scores.csv")
+    scores = read_scores([tmp_path / "scores.csv"])
+    assert set(scores["gender"]) == {FORMULAS[0].lower()}
+    assert set(scores["arrival"]) == {"@x"}
+    assert ",@" not in (tmp_path / "scores.csv").read_text(encoding="utf-8")

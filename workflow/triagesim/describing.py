@@ -12,7 +12,7 @@ from triagesim import fidelity, traits
 from triagesim.config import Score
 from triagesim.duplicates import COLUMNS as DUPLICATE_COLUMNS
 from triagesim.errors import InputError
-from triagesim.jsonl import write_table
+from triagesim.jsonl import unguarded, write_table
 from triagesim.language import COLUMNS, FEATURES, LEAK_COLUMNS
 from triagesim.score_rows import columns as score_columns
 
@@ -76,4 +76,4 @@ def _table(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
         reader = csv.DictReader(file)
         if list(reader.fieldnames or ()) != list(columns):
             raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
-        return list(reader)
+        return [{name: unguarded(cell) for name, cell in row.items()} for row in reader]

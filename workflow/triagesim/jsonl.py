@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -17,6 +18,11 @@ from triagesim.errors import InputError
 # Python's own limit of a cell, 131,072 characters, is less than a long complaint; without any, a stray quotation mark
 # would swallow a whole table.
 csv.field_size_limit(1 << 24)
+
+# What a table program may take for a formula, by OWASP's page on CSV injection; apostrophes before it too, so that
+# taking one away gives the text back.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -103,10 +109,28 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_table(path: Path, header: list[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a CSV table, whole or not at all; truth values as `true` and `false`, None as nothing."""
-    words = {True: "true", False: "false"}
-    cells = ([words[cell] if isinstance(cell, bool) else cell for cell in row] for row in rows)
+    """Write a CSV table, whole or not at all.
+
+    Truth values are `true` and `false`, None is nothing, a text is `guarded` unless it is a number.
+    """
+    cells = ([_cell(cell) for cell in row] for row in rows)
     write_atomically(path, lambda file: csv.writer(file, lineterminator="\n").writerows([header, *cells]))
+
+
+def _cell(cell: Any) -> Any:
+    if isinstance(cell, str):
+        return cell if _NUMBER.fullmatch(cell) else guarded(cell)
+    return {True: "true", False: "false"}[cell] if isinstance(cell, bool) else cell
+
+
+def guarded(text: str) -> str:
+    """A text as a CSV cell holds it: with an apostrophe before what would be run as a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unguarded(cell: str) -> str:
+    """The text that `guarded` made a cell of."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def _umask() -> int:

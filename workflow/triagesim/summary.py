@@ -14,7 +14,7 @@ from triagesim.cautions import cautions, graded_cases
 from triagesim.config import Score
 from triagesim.errors import InputError
 from triagesim.governance import attributions
-from triagesim.jsonl import read_lines, write_json, write_table
+from triagesim.jsonl import read_lines, unguarded, write_json, write_table
 from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
 from triagesim.scoring import summarize_scores
@@ -134,7 +134,8 @@ def read_table(path: Path, *, raw: bool = False) -> Iterator[dict[str, Any]]:
     """The rows of a CSV table, numbers and truth values as such unless `raw`."""
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            yield dict(row) if raw else {key: _value(key, text) for key, text in row.items()}
+            texts = {key: unguarded(text) for key, text in row.items()}
+            yield texts if raw else {key: _value(key, text) for key, text in texts.items()}
 
 
 def _row(pairing: ResolvedPairing, found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from triagesim.dataset.files import unguarded
 from triagesim.errors import InputError
+from triagesim.jsonl import unguarded
 from triagesim.review.questions import LEVEL, asked, columns
 
 _RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
