@@ -13,8 +13,8 @@ from triagesim.speech.corpus import Dialogue
 from triagesim.speech.manifests import write_manifests
 
 LINES = [
-    "a --> b", "tab\there", "two\nlines\r\nmore", "u2028\u2028and\u0085more", "nul\x00in it", 'say "ah" ""', "<v x> & </v>",
-    "NOTE x", "WEBVTT", "   ", "\u202eright to left", "1", "é😷", "\x0b\x1c\x1d", "x" * 50_000,
+    "a --> b", "tab\there", "two\nlines\r\nmore", "u2028\u2028and\u0085more", "nul\x00in it", 'say "ah" ""',
+    "<v x> & </v>", "NOTE x", "WEBVTT", "   ", "\u202eright to left", "1", "é😷", "\x0b\x1c\x1d", "x" * 50_000,
 ]  # fmt: skip
 
 
