@@ -22,9 +22,9 @@ from triagesim.config import Dataset
 from triagesim.dataset import export
 from triagesim.dataset.card import Contents
 from triagesim.dataset.columns import TABLES, TableName, columns
-from triagesim.dataset.files import guarded, paths, unguarded
+from triagesim.dataset.files import paths
 from triagesim.errors import InputError
-from triagesim.jsonl import read_lines, write_jsonl
+from triagesim.jsonl import guarded, read_lines, unguarded, write_jsonl
 from triagesim.resources import RESOURCES
 
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -25,6 +25,8 @@ CASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FAHRENHEIT_FROM = 50
 #: Below this age a companion would have to speak for the patient.
 YOUNGEST = 16
+# What a field holds may be nested so deep; far deeper, nothing can write it back.
+_DEEPEST = 50
 
 _ALIASES = {"stay_id": "case_id", "chiefcomplaint": "chief_complaint", "sex": "gender"}
 _GENDERS = {"m": "male", "man": "male", "f": "female", "woman": "female"}
@@ -119,7 +121,7 @@ class Case(BaseModel):
     arrival_transport: Text = None
     diagnoses: Texts = Field(default_factory=list)
     medications: Texts = Field(default_factory=list)
-    prior_ed_visits: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_whole)] = None
+    prior_ed_visits: Annotated[Annotated[int, Field(ge=0, le=100_000)] | None, BeforeValidator(_whole)] = None
     expert_red_flags: Texts = Field(default_factory=list)
     script: Annotated[PatientScript | None, BeforeValidator(_blank_to_none)] = None
     provenance: Annotated[Provenance | None, BeforeValidator(_blank_to_none)] = None
@@ -128,7 +130,11 @@ class Case(BaseModel):
     @classmethod
     def _flat_columns(cls, data: Any) -> Any:
         """Accept MIMIC's column names, and vital signs as columns of their own."""
-        return canonical(data) if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        for name, value in data.items():
+            _check_depth(name, value)
+        return canonical(data)
 
     @field_validator("case_id", mode="before")
     @classmethod
@@ -182,6 +188,21 @@ class Case(BaseModel):
 def celsius(temperature: float) -> float:
     """A temperature of `Case.vitals` in °C."""
     return (temperature - 32) / 1.8 if temperature >= FAHRENHEIT_FROM else temperature
+
+
+def _check_depth(name: str, value: Any) -> None:
+    """Refuse a field of lists in lists (or objects) without end."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise ValueError(f"{name}: nested more than {_DEEPEST} deep")
 
 
 def age_group_of(age: int | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +15,15 @@ from typing import IO, Any
 from uuid import uuid4
 
 from triagesim.errors import InputError
+
+# Python's own limit of a cell, 131,072 characters, is less than a long complaint; without any, a stray quotation mark
+# would swallow a whole table.
+csv.field_size_limit(1 << 24)
+
+# What a table program may take for a formula, by OWASP's page on CSV injection; apostrophes before it too, so that
+# taking one away gives the text back.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -85,7 +95,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[dic
         reader = csv.DictReader(file)
         if columns is not None and list(reader.fieldnames or ()) != list(columns):
             raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
-        yield from reader
+        for row in reader:
+            yield {name: unguarded(cell) for name, cell in row.items()}
 
 
 @contextmanager
@@ -112,9 +123,12 @@ def write_atomically(path: Path, write: Callable[[IO[str]], None]) -> None:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            # A full disk doesn't say which file it had no room for.
+            error.filename = str(path)
         raise
 
 
@@ -134,10 +148,28 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_table(path: Path, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a CSV table, whole or not at all; truth values as `true` and `false`, None as nothing."""
-    words = {True: "true", False: "false"}
-    cells = ([words[cell] if isinstance(cell, bool) else cell for cell in row] for row in rows)
+    """Write a CSV table, whole or not at all.
+
+    Truth values are `true` and `false`, None is nothing, a text is `guarded` unless it is a number.
+    """
+    cells = ([_cell(cell) for cell in row] for row in rows)
     write_atomically(path, lambda file: csv.writer(file, lineterminator="\n").writerows([header, *cells]))
+
+
+def _cell(cell: Any) -> Any:
+    if isinstance(cell, str):
+        return cell if _NUMBER.fullmatch(cell) else guarded(cell)
+    return {True: "true", False: "false"}[cell] if isinstance(cell, bool) else cell
+
+
+def guarded(text: str) -> str:
+    """A text as a CSV cell holds it: with an apostrophe before what would be run as a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unguarded(cell: str) -> str:
+    """The text that `guarded` made a cell of."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def _umask() -> int:

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from triagesim.cases import age_group_of
-from triagesim.jsonl import parse_line, write_table
+from triagesim.jsonl import parse_line, unguarded, write_table
 from triagesim.personas import ROLES, Role, registry
 from triagesim.scoring import SCORE_KEYS, leaked_label, levels_held, other_scale, outcome, score
 
@@ -179,7 +179,7 @@ def read_scores(paths: Iterable[Path]) -> Scores:
             rows = csv.reader(file)
             header = next(rows)
             for name, column in zip(header, zip(*rows, strict=True), strict=False):
-                cells[name] += column
+                cells[name] += map(unguarded, column)
     return Scores(cells)
 
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from triagesim.dataset.columns import Column, TableName, columns
-from triagesim.jsonl import dumps
+from triagesim.jsonl import dumps, guarded
 
 #: Rows that a row group of a Parquet file has, the last one excepted.
 GROUP = 20_000
-
-# What a table program may take for a formula, by OWASP's page on CSV injection; apostrophes before it too, so that
-# taking one away gives the text back.
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 
 
 def paths(folder: Path, table: TableName, split: str) -> dict[str, Path]:
@@ -27,16 +22,6 @@ def paths(folder: Path, table: TableName, split: str) -> dict[str, Path]:
         "jsonl": folder / "jsonl" / f"{table}_{split}.jsonl",
         "parquet": folder / "parquet" / f"{table}_{split}.parquet",
     }
-
-
-def guarded(text: str) -> str:
-    """A text as a CSV cell holds it: with an apostrophe before what would be run as a formula."""
-    return f"'{text}" if _FORMULA.match(text) else text
-
-
-def unguarded(cell: str) -> str:
-    """The text that `guarded` made a cell of."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 class TableFiles:
@@ -62,7 +47,9 @@ class TableFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._write_group()
+        # What went wrong before is what is told, not what an unfinished group would say.
+        if error is None:
+            self._write_group()
         self._parquet.close()
         self._jsonl.close()
         self._csv_file.close()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MOST_PANELS = 12
 #: Rows of one panel of a forest.
 MOST_LABELS = 60
+# XML 1.0, section 2.2.
+_NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _BY_PAIRING = ("confusion", "by_level", "calibration", "traits")
 _INK, _MUTED, _LINE, _ACCENT = "var(--ink)", "var(--muted)", "var(--line)", "var(--c1)"
 _SERIES = [f"var(--c{number})" for number in range(1, 9)]
@@ -64,7 +66,7 @@ def draw(name: str, tables: Tables) -> Figure | None:
     drawn = _FIGURES[name](tables)
     if drawn is None or not drawn.records:
         return None
-    spec = {**drawn.chart.to_dict(), "config": _CONFIG}
+    spec = _drawable({**drawn.chart.to_dict(), "config": _CONFIG})
     svg = vl_convert.vegalite_to_svg(spec)
     text = drawn.text
     if name in _BY_PAIRING and (pairings := len(_distinct(drawn.records, "pairing"))) > MOST_PANELS:
@@ -73,6 +75,15 @@ def draw(name: str, tables: Tables) -> Figure | None:
         text += f" At most {MOST_LABELS} pairs; the table has all."
     data = [[record.get(column) for column in drawn.header] for record in drawn.records]
     return Figure(name, drawn.title, text, _inline(svg, name), drawn.header, data)
+
+
+def _drawable(value: Any) -> Any:
+    """A specification with a mark in the place of characters that no SVG can hold: the renderer dies of them."""
+    if isinstance(value, dict):
+        return {name: _drawable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_drawable(inner) for inner in value]
+    return _NOT_XML.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def standalone(svg: str, colours: dict[str, str]) -> str:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, StrictUndefined
 
 from triagesim.cases import FAHRENHEIT_FROM, VITALS
-from triagesim.dataset.files import guarded
 from triagesim.dataset.licences import licences
 from triagesim.errors import InputError
 from triagesim.governance import OPEN
@@ -151,9 +150,9 @@ def spoken(episode: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
 def _table_rows(item: Item) -> Iterator[list[Any]]:
     """An item's rows in `form.csv`: one for its answers, one for each line; all that is to be filled in is empty."""
     empty = dict.fromkeys(columns())
-    yield [*(empty | {"item": item.name, "text": guarded(_told(item.episode))}).values()]
+    yield [*(empty | {"item": item.name, "text": _told(item.episode)}).values()]
     for place, speaker, text in spoken(item.episode):
-        cells = {"item": item.name, "line": place, "speaker": speaker, "text": guarded(text)}
+        cells = {"item": item.name, "line": place, "speaker": speaker, "text": text}
         yield [*(empty | cells).values()]
 
 

@@ -7,14 +7,16 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from triagesim.dataset.files import unguarded
 from triagesim.errors import InputError
+from triagesim.jsonl import unguarded
 from triagesim.review.questions import LEVEL, asked, columns
 
 _RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _NEEDED = ("rater", "item", "line", "edit")
+# A table program makes 4.0 of 4.
+_WHOLE = re.compile(r"(\d{1,9})(\.0)?", re.ASCII)
 
 
 class Reviewed(NamedTuple):
@@ -43,13 +45,13 @@ def read_returned(paths: Iterable[Path], lines: Mapping[str, Mapping[int, str]])
             if not any(cell.strip() for name, cell in row.items() if name not in ("item", "line", "speaker", "text")):
                 continue
             _check_names(rater, item, lines, where)
-            line = row["line"].strip()
+            place = _place(row["line"].strip(), lines[item], where)
+            line = "" if place is None else str(place)
             if first := told.get((rater, item, line)):
                 raise InputError(f"{where}: rater {rater} answered {item} {line} already, at {first}; keep one of them")
             told[rater, item, line] = where
             review = found.setdefault((rater, item), Reviewed({}, {}, ""))
-            if line:
-                place = _place(line, lines[item], where)
+            if place is not None:
                 if (text := unguarded(row["edit"]).strip()) and text != lines[item][place]:
                     review.edits[place] = text
             else:
@@ -66,19 +68,35 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); save it as CSV UTF-8") from None
     head = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
-    names = [name.strip() for name in next(reader, [])]
+    try:
+        yield from _named(path, reader)
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: not CSV ({error}); save it as CSV UTF-8") from None
+
+
+def _named(path: Path, reader: Any) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows by the names of the header; empty columns that a table program put at the end count for nothing."""
+    names = _without_empty_end([name.strip() for name in next(reader, [])], 0)
     known = set(columns())
     missing, odd = [name for name in _NEEDED if name not in names], [name for name in names if name not in known]
     if missing or odd or len(set(names)) < len(names):
         problem = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(odd) or 'a column twice'}"
         raise InputError(f"{path}, line 1: the header {problem}; expected {', '.join(columns())}, as in form.csv")
     begin = reader.line_num + 1
-    for cells in reader:
+    for row in reader:
+        cells = _without_empty_end(row, len(names))
         if len(cells) > len(names):
             raise InputError(f"{path}, line {begin}: {len(cells)} cells, but the header has {len(names)}")
         if cells:
             yield begin, dict.fromkeys(columns(), "") | dict(zip(names, cells, strict=False))
         begin = reader.line_num + 1
+
+
+def _without_empty_end(cells: list[str], least: int) -> list[str]:
+    end = len(cells)
+    while end > least and not cells[end - 1].strip():
+        end -= 1
+    return cells[:end]
 
 
 def _check_names(rater: str, item: str, lines: Mapping[str, object], where: str) -> None:
@@ -88,20 +106,23 @@ def _check_names(rater: str, item: str, lines: Mapping[str, object], where: str)
         raise InputError(f"{where}: item {item!r} isn't in this kit's key.csv; it may be of another kit, or mistyped")
 
 
-def _place(line: str, lines: Mapping[int, str], where: str) -> int:
-    if not line.isdecimal() or int(line) not in lines:
+def _place(line: str, lines: Mapping[int, str], where: str) -> int | None:
+    """The line that a row is about; None for the row that answers the questions."""
+    if not line:
+        return None
+    match = _WHOLE.fullmatch(line)
+    if not match or int(match[1]) not in lines:
         raise InputError(
             f"{where}: line {line!r} is none of the dialogue's; expected one of {', '.join(map(str, lines))}"
         )
-    return int(line)
+    return int(match[1])
 
 
 def _answers(row: Mapping[str, str], where: str) -> dict[str, int]:
     answers = {}
     for name in (*asked().questions, LEVEL):
         cell = row.get(name, "").strip()
-        # A table program makes 4.0 of 4.
-        if match := re.fullmatch(r"([1-5])(\.0)?", cell):
+        if (match := _WHOLE.fullmatch(cell)) and 1 <= int(match[1]) <= 5:
             answers[name] = int(match[1])
         elif cell:
             raise InputError(f"{where}: {name} is {cell!r}; expected 1, 2, 3, 4, 5 or nothing")

@@ -89,11 +89,12 @@ def read(text: str) -> Reading:
     mentioned: set[str] = set()
     for clause in _clauses(text):
         past, others = _elsewhere("past", clause), _elsewhere("others", clause)
+        masked = _negation("pseudo").sub(lambda match: "_" * len(match[0]), clause)
         for name, start, end in _matches(clause):
             mentioned.add(name)
             if others or (past and kind_of(name) not in ("history", "course")):
                 continue
-            (absent if _denied(clause, start, end) else present).add(name)
+            (absent if _denied(masked, clause, start, end) else present).add(name)
     return Reading(frozenset(present), frozenset(absent - present), frozenset(mentioned))
 
 
@@ -192,6 +193,8 @@ _LEAD_IN = re.compile(r"^(?:(?:well|oh|look|so|like|honestly|ah|and|i said|i alr
 _GAP = r"(?: \w+){0,4}? "
 _MACRO = re.compile(r"\$(\w+)")
 _FIRST = re.compile(r"\w+")
+# Characters before and after a finding in which a negation may stand; people's clauses are shorter than that.
+_REACH = 600
 
 
 @lru_cache(maxsize=16384)
@@ -292,7 +295,7 @@ def _options(source: str) -> Iterator[str]:
 
 def _matches(clause: str) -> Iterator[tuple[str, int, int]]:
     """(finding, start, end) of every pattern that matches in a clause and isn't made void there."""
-    index = _index()
+    index, void = _index(), cache(lambda name: _void(name, clause))
     for word in _FIRST.finditer(clause):
         letters, tried = word[0], set()
         for key in (letters[:1], letters[:2], letters[:3]):
@@ -301,7 +304,7 @@ def _matches(clause: str) -> Iterator[tuple[str, int, int]]:
             tried.add(key)
             for name, pattern in index.get(key, ()):
                 match = _compiled(pattern).match(clause, word.start())
-                if match and not _void(name, clause):
+                if match and not void(name):
                     yield name, match.start(), match.end()
 
 
@@ -332,13 +335,17 @@ def _elsewhere(part: str, clause: str) -> bool:
     return _elsewhere_pattern(part).search(clause) is not None
 
 
-def _denied(clause: str, start: int, end: int) -> bool:
-    """Whether a negation word governs the match: one before it with no breaker in between, or one right after it."""
-    before = _negation("pseudo").sub(lambda match: "_" * len(match[0]), clause)[:start]
+def _denied(masked: str, clause: str, start: int, end: int) -> bool:
+    """Whether a negation word governs the match: one before it with no breaker in between, or one right after it.
+
+    Args:
+        masked: the clause without what only looks like a negation.
+    """
+    before = masked[max(0, start - _REACH) : start]
     triggers = list(_negation("triggers").finditer(before))
     if triggers and not _negation("breakers").search(before[triggers[-1].end() :]):
         return True
-    return _negation("after").match(clause[end:]) is not None
+    return _negation("after").match(clause[end : end + _REACH]) is not None
 
 
 def _number(text: str) -> float:
