@@ -711,10 +711,18 @@ def test_a_job_survives_the_kill_of_snakemake_and_is_not_submitted_twice(toy: Pa
 
 @pytest.mark.slow
 def test_an_interrupted_snakemake_deletes_its_jobs(toy: Path) -> None:
-    with start_toy(poll=10) as interrupted:  # while it polls, Snakemake has no list of what to cancel
+    # What a shell starts in the background inherits that SIGINT is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interrupted = start_toy(poll=10)  # while it polls, Snakemake has no list of what to cancel
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
         wait_for_file(toy / "started")
         os.killpg(interrupted.pid, signal.SIGINT)
         interrupted.communicate(timeout=300)
+    finally:
+        interrupted.kill()
     wait_for_file(toy / "bin" / "qdel.calls")
     assert calls("qdel") == [["1.server"]]
 
