@@ -35,6 +35,11 @@ def test_a_number_without_measure_rejects_its_row_or_is_taken_out(tmp_path: Path
 
 def test_what_went_wrong_with_a_dataset_is_told_not_what_its_last_rows_say(tmp_path: Path) -> None:
     row = {column.name: None for column in columns("vitals")} | {"after_line": 2**70}
-    with pytest.raises(RuntimeError, match="first"), TableFiles(tmp_path, "vitals", "train") as files:
-        files.write(row)
-        raise RuntimeError("first")
+
+    def fail() -> None:
+        with TableFiles(tmp_path, "vitals", "train") as files:
+            files.write(row)
+            raise RuntimeError("first")
+
+    with pytest.raises(RuntimeError, match="first"):
+        fail()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from triagesim.splits import patient_key, split_of
 _ROLES = ("nurse", "patient")
 #: The channel field of RTTM, STM and CTM: the mono mix has one. Scoring tools keep channels apart.
 _MONO = 1
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def write_manifests(
@@ -74,7 +76,7 @@ def ctm(dialogue: Dialogue) -> Iterator[str]:
     for _, line in dialogue.lines:
         for word in line.get("words") or ():
             length = max(word["end"] - word["start"], 0)
-            yield f"{dialogue.id} {_MONO} {word['start']:.3f} {length:.3f} {''.join(word['word'].split())}"
+            yield f"{dialogue.id} {_MONO} {word['start']:.3f} {length:.3f} {_flat(word['word']).replace(' ', '')}"
 
 
 def vtt(dialogue: Dialogue) -> Iterator[str]:
@@ -216,8 +218,8 @@ def _clock(seconds: float) -> str:
 
 
 def _flat(text: str) -> str:
-    """A text in one line."""
-    return " ".join(text.split())
+    """A text in one line, without control characters: they end texts in some readers."""
+    return " ".join(_CONTROL.sub(" ", text).split())
 
 
 def _write_text(path: Path, lines: Iterator[str]) -> None:
