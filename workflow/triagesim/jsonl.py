@@ -87,9 +87,12 @@ def write_atomically(path: Path, write: Callable[[IO[str]], None]) -> None:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            # A full disk doesn't say which file it had no room for.
+            error.filename = str(path)
         raise
 
 
