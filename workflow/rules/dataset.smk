@@ -1,8 +1,6 @@
 # The run's dialogues as a dataset: three tables by split, a card and a Croissant description.
 from triagesim.dataset.columns import TABLES as DATASET_PARTS
 from triagesim.dataset.files import paths
-from triagesim.governance import OPEN
-from triagesim.mimic import provenance_of
 from triagesim.resources import RESOURCES
 
 DATASET_TABLES = [
@@ -12,10 +10,7 @@ DATASET_TABLES = [
     for path in paths(Path("results/dataset"), table, split).values()
 ]
 # A run on data that isn't open ends without it; asked for by name, the rule says why.
-EXPORTED = (
-    CONFIG.dataset.include_credentialed
-    or provenance_of(find_path(CONFIG.data.source), CONFIG.data.provenance) in OPEN
-)
+EXPORTED = CONFIG.dataset.include_credentialed or not PRIVATE
 DATASET = ["results/dataset/README.md"] if EXPORTED else []
 
 

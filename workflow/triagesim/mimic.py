@@ -10,16 +10,17 @@ import re
 import sys
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from triagesim.errors import InputError
 from triagesim.governance import OPEN, Provenance
+from triagesim.jsonl import parse_line
 from triagesim.quality import Unit, renamed, rules, temperature_unit
 from triagesim.resources import load_yaml
 from triagesim.sources import BadRow, Values, open_table, read_rows, require_columns
@@ -98,16 +99,43 @@ def looks_like_mimic(path: Path) -> bool:
 
 def provenance_of(path: Path, declared: Provenance) -> Provenance:
     """What a source counts as, for the checks before a run: MIMIC that isn't the open demo is credentialed, whatever is
-    declared. Reads the first rows, and on only while they are the demo's.
+    declared, and a row that names something stricter makes the whole stricter. Of the rows without a provenance of
+    their own it reads the first, and on only while they are the demo's.
 
     Raises:
         InputError: the source can't be read.
     """
+    return max([_as_a_whole(path, declared), *_stated(path)], key=_strictness)
+
+
+def _strictness(provenance: str) -> int:
+    return 2 if provenance == "identifiable" else int(provenance not in OPEN)
+
+
+def _as_a_whole(path: Path, declared: Provenance) -> Provenance:
     if not looks_like_mimic(path):
         return declared
     rows = read_rows(_table(path, "triage") if path.is_dir() else path)
     kinds = (_kind(row) for _, row in rows if not isinstance(row, BadRow))
     return _counts_as("other" if "other" in kinds else "demo", declared)
+
+
+def _stated(path: Path) -> list[Provenance]:
+    """What the rows of a file of cases say of themselves."""
+    if path.is_dir():
+        return []
+    rows: Iterable[Any]
+    if path.suffix.lower() == ".jsonl":
+        with path.open("rb") as file:
+            rows = [parse_line(path, number, raw) for number, raw in enumerate(file, 1) if b'"provenance"' in raw]
+    elif path.suffix.lower() == ".json":
+        rows = (row for _, row in read_rows(path))
+    else:
+        with open_table(path) as table:
+            named = "provenance" in table.columns
+        rows = (row for _, row in read_rows(path)) if named else ()
+    found = {str(row.get("provenance")).strip() for row in rows if isinstance(row, dict)}
+    return [known for known in get_args(Provenance) if known in found]
 
 
 def provenance_of_row(row: Mapping[str, Any], declared: Provenance | None) -> Provenance | None:

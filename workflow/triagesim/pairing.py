@@ -116,8 +116,8 @@ def check_files(config: Config) -> Provenance:
     provenance = provenance_of(find_path(config.data.source), config.data.provenance)
     if problems := list(refused(config, provenance)):
         raise InputError(
-            f"data.source {config.data.source} looks like MIMIC-IV-ED and isn't its open demo, so it is taken for "
-            f"{provenance} whatever data.provenance says: " + "; ".join(dict.fromkeys(problems))
+            f"data.source {config.data.source} looks like MIMIC-IV-ED and isn't its open demo, or a row of it says so: "
+            f"it is taken for {provenance} whatever data.provenance says: " + "; ".join(dict.fromkeys(problems))
         )
     return provenance
 
