@@ -11,6 +11,7 @@ import binascii
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections import defaultdict
@@ -34,6 +35,10 @@ from triagesim.resources import RESOURCES, find_path, load_yaml
 CRATE = "ro-crate-metadata.json"
 #: What stands in results/ and is written at every start, or brought by people: no result of the run.
 NOT_RECORDED = ("config.json", CRATE, "review/returned")
+
+#: What has a folder for each pairing, below results.
+_BY_PAIRING = frozenset({"episodes", "usage", "scores", "measures", "completion", "language", "leaks"})
+_SHARD = re.compile(r"(?:^|-)\d+-of-(\d+)$")
 
 Entity = dict[str, Any]
 
@@ -63,7 +68,7 @@ def write_crate(results: Path, snakemake: Path, root: Path) -> None:
         _device(),
         *_content(config),
     ]
-    files = [_file(path, results) for path in recorded(results)]
+    files = [_file(path, results) for path in recorded(results, config)]
     jobs = _jobs(snakemake)
     entities += _actions(jobs, entities, files)
     licences = [entity["license"] for entity in entities if entity["@id"].startswith("#data-")]
@@ -87,15 +92,30 @@ def write_crate(results: Path, snakemake: Path, root: Path) -> None:
     write_json(results / CRATE, {"@context": context, "@graph": [about, whole, *entities, *files]})
 
 
-def recorded(results: Path) -> list[Path]:
-    """The files of a run whose hashes are recorded, in order; what is being written, or hidden, isn't."""
+def recorded(results: Path, config: Config) -> list[Path]:
+    """The files of a run whose hashes are recorded, in order.
+
+    What is being written, hidden, or left from an earlier configuration isn't.
+    """
     found = []
     for path in sorted(results.rglob("*")):
         name = path.relative_to(results)
         outside = any(name.as_posix() == other or Path(other) in name.parents for other in NOT_RECORDED)
-        if path.is_file() and not outside and not any(part.startswith(".") for part in name.parts):
+        hidden = any(part.startswith(".") for part in name.parts)
+        if path.is_file() and not outside and not hidden and not _left(name, config):
             found.append(path)
     return found
+
+
+def _left(name: Path, config: Config) -> bool:
+    """Whether a file is of another number of shards, or of a pairing that the configuration doesn't have any more."""
+    top, slugs = name.parts[0], {pairing.slug for pairing in config.expanded()}
+    if top == "pairings":
+        return name.stem not in slugs
+    number = _SHARD.search(name.stem)
+    if number and int(number[1]) != (config.audio.shards if top == "audio" else config.shards):
+        return True
+    return top in _BY_PAIRING and len(name.parts) > 2 and name.parts[1] not in slugs
 
 
 def recorded_hashes(results: Path) -> dict[str, str]:
