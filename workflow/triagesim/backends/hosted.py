@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -148,6 +148,7 @@ class _Hosted:
         self._in_flight = 0
         self._clients: list[httpx.AsyncClient] = []
         self._free: list[httpx.AsyncClient] = []
+        self._closing: set[asyncio.Task[None]] = set()
         self.identity: dict[str, Any] = {
             "backend": backend,
             "model": model,
@@ -176,17 +177,17 @@ class _Hosted:
             headers["Authorization"] = f"Bearer {self._key}"
         self._places = asyncio.Semaphore(self._max_workers)
         try:
-            verified = httpx.create_ssl_context()
+            self._new_client = partial(
+                httpx.AsyncClient,
+                headers=headers,
+                timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT),
+                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
+                verify=httpx.create_ssl_context(),
+                # A proxy of the cluster can't reach a server on this machine.
+                mounts={f"all://{host}": None for host in _LOOPBACK},
+            )
             for _ in range(self._max_workers):
-                client = httpx.AsyncClient(
-                    headers=headers,
-                    timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT),
-                    limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-                    verify=verified,
-                    # A proxy of the cluster can't reach a server on this machine.
-                    mounts={f"all://{host}": None for host in _LOOPBACK},
-                )
-                self._clients.append(client)
+                self._clients.append(self._new_client())
         except (ImportError, OSError, ValueError) as error:
             raise InputError(
                 f"{self.model}: a proxy or certificate variable of the environment can't be used: "
@@ -244,7 +245,7 @@ class _Hosted:
 
         content = json.dumps(body).encode()
         read = bytearray()
-        client = self._free.pop()
+        client, whole = self._free.pop(), False
         try:
             async with (
                 asyncio.timeout(self._timeout),
@@ -254,14 +255,34 @@ class _Hosted:
                     read += part
                     if len(read) > _LONGEST_BODY:
                         raise BackendError(f"{self.model}: a response of over {_LONGEST_BODY} bytes", kind="server")
+            whole = True
         except (TimeoutError, httpx.TimeoutException):
             raise BackendError(f"{self.model}: no answer within {self._timeout:g} s", kind="timeout") from None
         except (httpx.RequestError, httpx.StreamError) as error:
             reason = self._clean(str(error)) or type(error).__name__
             raise BackendError(f"{self.model}: {reason} ({self._url})", kind="connection") from None
         finally:
-            self._free.append(client)
+            self._free.append(client if whole else self._renewed(client))
         return _Reply(response.status_code, response.headers, _parsed(read), read.decode(errors="replace"))
+
+    def _renewed(self, client: httpx.AsyncClient) -> httpx.AsyncClient:
+        """A new client in the place of one whose request didn't end well.
+
+        httpcore may count a request that was cancelled as running for ever, and the next one would wait for it.
+        """
+        if client not in self._clients:  # the backend is closed
+            return client
+        new = self._new_client()
+        self._clients[self._clients.index(client)] = new
+        closing = asyncio.ensure_future(client.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closed)
+        return new
+
+    def _closed(self, closing: asyncio.Task[None]) -> None:
+        self._closing.discard(closing)
+        if not closing.cancelled():
+            closing.exception()  # a connection that is gone may not be closed well
 
     def _refusal(self, reply: _Reply) -> _Refusal | None:
         """The error in a response, wherever it stands, or None."""
@@ -363,6 +384,7 @@ class _Hosted:
         clients, self._clients, self._free = self._clients, [], []
         for client in clients:
             await client.aclose()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
 
 class OpenRouter(_Hosted):
