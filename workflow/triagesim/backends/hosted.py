@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -102,6 +102,10 @@ class _Hosted:
 
     Every connection is a client of its own: a shared pool looks through all of its connections at each request, which
     costs more than half of the time of a call at 64 of them (measured with httpcore 1.0).
+
+    A client whose request didn't end well is closed, and a new one takes its place. A cancellation or a time limit that
+    lands while httpcore takes the connection or gives it back leaves it in use for ever (1.0.9: its cleanup is shielded
+    from anyio's cancellations alone), and every later request of that client would wait for it.
     """
 
     reads: Literal["messages"] = "messages"
@@ -148,6 +152,7 @@ class _Hosted:
         self._in_flight = 0
         self._clients: list[httpx.AsyncClient] = []
         self._free: list[httpx.AsyncClient] = []
+        self._closing: set[asyncio.Task[None]] = set()
         self.identity: dict[str, Any] = {
             "backend": backend,
             "model": model,
@@ -162,7 +167,7 @@ class _Hosted:
         return self._in_flight < self._max_workers
 
     async def start(self) -> None:
-        """Read the key and make the client; nothing is sent yet.
+        """Read the key and make the clients; nothing is sent yet.
 
         Raises:
             InputError: the key is missing or can't be one, or the environment's proxy can't be used.
@@ -177,16 +182,16 @@ class _Hosted:
         self._places = asyncio.Semaphore(self._max_workers)
         try:
             verified = httpx.create_ssl_context()
-            for _ in range(self._max_workers):
-                client = httpx.AsyncClient(
-                    headers=headers,
-                    timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT),
-                    limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-                    verify=verified,
-                    # A proxy of the cluster can't reach a server on this machine.
-                    mounts={f"all://{host}": None for host in _LOOPBACK},
-                )
-                self._clients.append(client)
+            self._make = partial(
+                httpx.AsyncClient,
+                headers=headers,
+                timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT),
+                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
+                verify=verified,
+                # A proxy of the cluster can't reach a server on this machine.
+                mounts={f"all://{host}": None for host in _LOOPBACK},
+            )
+            self._clients = [self._make() for _ in range(self._max_workers)]
         except (ImportError, OSError, ValueError) as error:
             raise InputError(
                 f"{self.model}: a proxy or certificate variable of the environment can't be used: "
@@ -201,7 +206,7 @@ class _Hosted:
             )
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request; a cancelled one closes its connection.
+        """Answer one request; a cancelled one closes its connection, and no later one notices.
 
         Raises:
             AnswerError: the prompt doesn't fit, or the provider's moderation refused it.
@@ -244,7 +249,10 @@ class _Hosted:
 
         content = json.dumps(body).encode()
         read = bytearray()
-        client = self._free.pop()
+        free = self._free
+        if not free:
+            raise BackendError(f"{self.model}: stopped before the answer")
+        client, sound = free.pop(), False
         try:
             async with (
                 asyncio.timeout(self._timeout),
@@ -254,14 +262,29 @@ class _Hosted:
                     read += part
                     if len(read) > _LONGEST_BODY:
                         raise BackendError(f"{self.model}: a response of over {_LONGEST_BODY} bytes", kind="server")
+            sound = True
         except (TimeoutError, httpx.TimeoutException):
             raise BackendError(f"{self.model}: no answer within {self._timeout:g} s", kind="timeout") from None
         except (httpx.RequestError, httpx.StreamError) as error:
             reason = self._clean(str(error)) or type(error).__name__
             raise BackendError(f"{self.model}: {reason} ({self._url})", kind="connection") from None
         finally:
-            self._free.append(client)
+            if sound:
+                free.append(client)  # to nobody, if it was closed meanwhile
+            else:
+                self._replace(client)
         return _Reply(response.status_code, response.headers, _parsed(read), read.decode(errors="replace"))
+
+    def _replace(self, client: httpx.AsyncClient) -> None:
+        """Close a client that nothing more can be asked of, in the background, and have a new one in its place."""
+        if client not in self._clients:
+            return  # closed meanwhile
+        ending = asyncio.create_task(client.aclose())
+        self._closing.add(ending)
+        ending.add_done_callback(self._closing.discard)
+        self._clients.remove(client)
+        self._clients.append(self._make())
+        self._free.append(self._clients[-1])
 
     def _refusal(self, reply: _Reply) -> _Refusal | None:
         """The error in a response, wherever it stands, or None."""
@@ -363,6 +386,7 @@ class _Hosted:
         clients, self._clients, self._free = self._clients, [], []
         for client in clients:
             await client.aclose()
+        await asyncio.gather(*self._closing)
 
 
 class OpenRouter(_Hosted):
