@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -11,10 +12,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import coroutine
 from typing import Any, Literal
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -613,6 +618,78 @@ def test_a_cancelled_call_closes_its_connection_and_gives_its_place_back() -> No
         assert asyncio.run(go()).finish_reason == "stop"
 
 
+def connections_to(port: int) -> int:
+    """The connections of this process to a server."""
+    return sum(bool(one.raddr) and one.raddr.port == port for one in psutil.Process().net_connections("tcp"))
+
+
+@pytest.mark.parametrize("fault", ["hang", "reset", "silence", "cut_length", "endless", "bad_gzip"])
+def test_a_call_that_gets_no_whole_answer_spoils_no_later_one(fault: str) -> None:
+    with FaultServer(f"{fault}@2,3") as server:
+        backend = OpenAICompatible("m", base_url=server.url, max_workers=1, timeout=0.5)
+
+        async def go() -> list[type]:
+            await backend.start()
+            got = [await asyncio.gather(backend.complete(ask()), return_exceptions=True) for _ in range(4)]
+            await backend.close()
+            return [type(one) for (one,) in got]
+
+        assert asyncio.run(go()) == [Completion, BackendError, BackendError, Completion]
+        assert connections_to(server.port) == 0
+
+
+@coroutine
+def cut_at(step: int, call: Coroutine[Any, Any, Completion]) -> Generator[Any, Any, int]:
+    """A call, cancelled just as what it waits for the `step`-th time has come; the number of its waits if fewer."""
+    task, waits = asyncio.current_task(), call.__await__()
+    assert task is not None
+    go_on: Callable[[], Any] = partial(next, waits)
+    for number in count():
+        try:
+            waited_for = go_on()
+        except StopIteration:
+            return number
+        if number == step:  # ahead of what wakes the task, so that it wakes cancelled
+            if waited_for is None:
+                task.get_loop().call_soon(task.cancel)
+            else:
+                waited_for.add_done_callback(lambda _: task.cancel())
+        try:
+            yield waited_for
+        except BaseException as error:
+            go_on = partial(waits.throw, error)
+        else:
+            go_on = partial(next, waits)
+    raise AssertionError("unreachable")
+
+
+@pytest.mark.parametrize("connected", [False, True])
+@pytest.mark.filterwarnings("error")
+def test_a_call_that_is_cancelled_at_any_moment_spoils_no_later_one(connected: bool) -> None:
+    with FaultServer() as server:
+        backend = OpenAICompatible("m", base_url=server.url, max_workers=1, timeout=5)
+
+        async def go() -> tuple[int, int]:
+            for step in count():
+                await backend.start()
+                if connected:
+                    await backend.complete(ask())
+                task = asyncio.ensure_future(cut_at(step, backend.complete(ask())))
+                await asyncio.wait({task})
+                assert (await backend.complete(ask())).finish_reason == "stop"
+                open_now = connections_to(server.port)
+                await backend.close()
+                assert asyncio.all_tasks() == {asyncio.current_task()}
+                assert (open_now, connections_to(server.port)) == (1, 0)
+                if not task.cancelled():
+                    return step, task.result()
+            raise AssertionError("unreachable")
+
+        steps, waits = asyncio.run(go())
+        gc.collect()
+        assert steps == waits > 3
+
+
 def test_closing_needs_no_start_may_come_twice_and_a_later_start_goes_on() -> None:
     with FaultServer() as server:
         backend = OpenAICompatible("m", base_url=server.url)
@@ -757,6 +834,35 @@ def test_faults_that_pass_change_no_episode() -> None:
         calm = episodes(server)
     with FaultServer("server_error@1,4", "body_429@2", "silence@6") as server:
         assert episodes(server) == calm
+
+
+class Unforgiving(OpenAICompatible):
+    """A server whose every call must be answered at the first try."""
+
+    async def complete(self, request: Request) -> Completion:
+        try:
+            return await super().complete(request)
+        except BackendError as error:
+            raise StopRun(f"{request.name}: {error}") from error
+
+
+def test_a_judged_run_that_speculates_on_an_own_server_gets_every_answer() -> None:
+    with FaultServer(latency=0.005) as server:
+        backend = Unforgiving("m", base_url=server.url, local=True, max_workers=3, timeout=5)
+        done = simulate(
+            [a_case(f"case-{number}", provenance="synthetic") for number in range(8)],
+            nurse_llm=backend,
+            patient_llm=backend,
+            judge_llm=backend,
+            nurse_personas=personas("nurse"),
+            patient_personas=personas("patient"),
+            max_turns=3,
+            min_questions=1,
+            speculation="full",
+            concurrency=1,
+        )
+        assert [episode["status"] in ("ok", "skipped") for episode in done] == [True] * 8
+        assert server.most_at_once <= 3
 
 
 def test_no_credit_stops_the_run_and_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:

@@ -102,6 +102,10 @@ class _Hosted:
 
     Every connection is a client of its own: a shared pool looks through all of its connections at each request, which
     costs more than half of the time of a call at 64 of them (measured with httpcore 1.0).
+
+    A client whose request didn't end well is closed, and a new one takes its place. A cancellation or a time limit that
+    lands while httpcore takes the connection or gives it back leaves it in use for ever (1.0.9: its cleanup is shielded
+    from anyio's cancellations alone), and every later request of that client would wait for it.
     """
 
     reads: Literal["messages"] = "messages"
@@ -163,7 +167,7 @@ class _Hosted:
         return self._in_flight < self._max_workers
 
     async def start(self) -> None:
-        """Read the key and make the client; nothing is sent yet.
+        """Read the key and make the clients; nothing is sent yet.
 
         Raises:
             InputError: the key is missing or can't be one, or the environment's proxy can't be used.
@@ -177,17 +181,17 @@ class _Hosted:
             headers["Authorization"] = f"Bearer {self._key}"
         self._places = asyncio.Semaphore(self._max_workers)
         try:
-            self._new_client = partial(
+            verified = httpx.create_ssl_context()
+            self._make = partial(
                 httpx.AsyncClient,
                 headers=headers,
                 timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT),
                 limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-                verify=httpx.create_ssl_context(),
+                verify=verified,
                 # A proxy of the cluster can't reach a server on this machine.
                 mounts={f"all://{host}": None for host in _LOOPBACK},
             )
-            for _ in range(self._max_workers):
-                self._clients.append(self._new_client())
+            self._clients = [self._make() for _ in range(self._max_workers)]
         except (ImportError, OSError, ValueError) as error:
             raise InputError(
                 f"{self.model}: a proxy or certificate variable of the environment can't be used: "
@@ -202,7 +206,7 @@ class _Hosted:
             )
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request; a cancelled one closes its connection.
+        """Answer one request; a cancelled one closes its connection, and no later one notices.
 
         Raises:
             AnswerError: the prompt doesn't fit, or the provider's moderation refused it.
@@ -245,7 +249,10 @@ class _Hosted:
 
         content = json.dumps(body).encode()
         read = bytearray()
-        client, whole = self._free.pop(), False
+        free = self._free
+        if not free:
+            raise BackendError(f"{self.model}: stopped before the answer")
+        client, sound = free.pop(), False
         try:
             async with (
                 asyncio.timeout(self._timeout),
@@ -255,34 +262,29 @@ class _Hosted:
                     read += part
                     if len(read) > _LONGEST_BODY:
                         raise BackendError(f"{self.model}: a response of over {_LONGEST_BODY} bytes", kind="server")
-            whole = True
+            sound = True
         except (TimeoutError, httpx.TimeoutException):
             raise BackendError(f"{self.model}: no answer within {self._timeout:g} s", kind="timeout") from None
         except (httpx.RequestError, httpx.StreamError) as error:
             reason = self._clean(str(error)) or type(error).__name__
             raise BackendError(f"{self.model}: {reason} ({self._url})", kind="connection") from None
         finally:
-            self._free.append(client if whole else self._renewed(client))
+            if sound:
+                free.append(client)  # to nobody, if it was closed meanwhile
+            else:
+                self._replace(client)
         return _Reply(response.status_code, response.headers, _parsed(read), read.decode(errors="replace"))
 
-    def _renewed(self, client: httpx.AsyncClient) -> httpx.AsyncClient:
-        """A new client in the place of one whose request didn't end well.
-
-        httpcore may count a request that was cancelled as running for ever, and the next one would wait for it.
-        """
-        if client not in self._clients:  # the backend is closed
-            return client
-        new = self._new_client()
-        self._clients[self._clients.index(client)] = new
-        closing = asyncio.ensure_future(client.aclose())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closed)
-        return new
-
-    def _closed(self, closing: asyncio.Task[None]) -> None:
-        self._closing.discard(closing)
-        if not closing.cancelled():
-            closing.exception()  # a connection that is gone may not be closed well
+    def _replace(self, client: httpx.AsyncClient) -> None:
+        """Close a client that nothing more can be asked of, in the background, and have a new one in its place."""
+        if client not in self._clients:
+            return  # closed meanwhile
+        ending = asyncio.create_task(client.aclose())
+        self._closing.add(ending)
+        ending.add_done_callback(self._closing.discard)
+        self._clients.remove(client)
+        self._clients.append(self._make())
+        self._free.append(self._clients[-1])
 
     def _refusal(self, reply: _Reply) -> _Refusal | None:
         """The error in a response, wherever it stands, or None."""
@@ -384,7 +386,7 @@ class _Hosted:
         clients, self._clients, self._free = self._clients, [], []
         for client in clients:
             await client.aclose()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await asyncio.gather(*self._closing)
 
 
 class OpenRouter(_Hosted):
