@@ -153,6 +153,10 @@ def test_the_drawing_of_the_package_is_true() -> None:
     assert sorted(arrows - pairs) == []
 
 
+def test_what_snakemake_s_own_report_needs_comes_with_the_workflow() -> None:
+    assert "pygments>=2" in PROJECT["project"]["optional-dependencies"]["workflow"]
+
+
 def test_each_script_says_what_it_does_and_for_that_needs_the_base_dependencies_alone(tmp_path: Path) -> None:
     printed = with_base_only(PACKAGE.parent, *([str(path), "--help"] for path in SCRIPTS), cwd=tmp_path)
     words = " ".join(printed.split())

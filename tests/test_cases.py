@@ -106,7 +106,7 @@ def test_gender_forms(tmp_path: Path, given: str, expected: str | None) -> None:
         ('{"case_id": "a b"}\n', ["line 1", "case_id", "A-Z a-z 0-9"]),
         ('{"case_id": "../x"}\n', ["case_id"]),
         ('{"case_id": "a", "acuity": 7}\n', ["acuity", "found 7"]),
-        ('{"case_id": "a", "heartrate": "fast"}\n', ["vitals.heartrate", "fast"]),
+        ('{"case_id": "a", "age": "old"}\n', ["age", "old"]),
         ('{"case_id": "a"}\n{"case_id": "A"}\n', ["line 2", "'A' is already at line 1"]),
         ('{"case_id": "a", "vitals": {"pulse": 3}}\n', ["line 1", "pulse: is called heartrate here"]),
         ('{"case_id": "a", "vitals": {"lactate": 3}}\n', ["vitals", "lactate"]),
@@ -179,7 +179,7 @@ def test_every_kind_of_bad_row_is_rejected_with_its_reason(tmp_path: Path) -> No
         {**ROW, "case_id": "same"},
         {**ROW, "case_id": "unlabelled", "acuity": None},
         {**ROW, "case_id": "no id"},
-        {**ROW, "case_id": "text", "heartrate": "fast", "vitals": {}},
+        {**ROW, "case_id": "text", "age": "old"},
     )
     assert [(row["line"], row["code"]) for row in rejects] == [
         ("2", "no_complaint"),

@@ -199,6 +199,36 @@ def test_status_and_show_read_what_a_run_left(tmp_path: Path) -> None:
     assert f"did you mean {name}" in missing.stderr
 
 
+def test_a_mistyped_task_names_the_near_one(tmp_path: Path) -> None:
+    done = triagesim("verfy", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "unknown task 'verfy' (did you mean verify?); there are status, show, verify" in done.stderr
+
+
+def test_show_names_the_near_pairing_and_says_that_a_case_was_rejected(tmp_path: Path) -> None:
+    simulate(tmp_path / "run.jsonl")
+    shard = tmp_path / "results" / "episodes" / "agenda" / "1-of-1.jsonl"
+    shard.parent.mkdir(parents=True)
+    shard.write_bytes((tmp_path / "run.jsonl").read_bytes())
+    name = ids(shard)[0]
+    mistyped = triagesim("show", name, "--pairing", "agend", cwd=tmp_path)
+    assert mistyped.returncode == 2
+    assert "no pairing 'agend' in results/episodes (did you mean agenda?)" in mistyped.stderr
+    rejects = tmp_path / "results" / "cases" / "rejects.csv"
+    rejects.parent.mkdir()
+    rejects.write_text(
+        "file,line,id,code,text\n"
+        "a.csv,3,c01,under_age,under 16\n"
+        f"a.csv,4,{name.rpartition('-')[0]},duplicate_row,again\n",
+        encoding="utf-8",
+    )
+    for asked in ("c01-0", "c01"):
+        rejected = triagesim("show", asked, cwd=tmp_path)
+        assert rejected.returncode == 2
+        assert "its case was rejected and stands in results/cases/rejects.csv: under_age, under 16" in rejected.stderr
+    assert "rejects.csv" not in triagesim("show", name[:-1] + "9", cwd=tmp_path).stderr
+
+
 # The driver of the rule, killed.
 
 

@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from triagesim.config import check_config
 from triagesim.errors import InputError
+from triagesim.pairing import check_files
 from triagesim.personas import (
     INCOMPATIBLE,
     PERSONAS,
@@ -322,6 +324,34 @@ def test_a_faulty_persona_is_reported_with_file_place_key_and_correction(
     place = "line 2" if suffix == ".jsonl" else "item 2"
     for text in [str(path), place, *said]:
         assert text in str(caught.value)
+
+
+def test_all_faulty_personas_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row, _ in [FAULTS[1], (registry("nurse").at(9), []), FAULTS[3]]))
+    with pytest.raises(InputError, match="2 personas are faulty") as caught:
+        load_personas(path, NursePersona)
+    first, second = str(caught.value).splitlines()[1:]
+    assert first.startswith("  line 1: workload is 'bussy'")
+    assert second.startswith("  line 3: 'expertise' is missing")
+    path.write_text("\n".join([json.dumps(FAULTS[1][0])] * 25))
+    with pytest.raises(InputError, match="25 personas are faulty") as caught:
+        load_personas(path, NursePersona)
+    assert str(caught.value).splitlines()[-2:][0].startswith("  line 20:")
+    assert str(caught.value).endswith("\n  and 5 more")
+
+
+def test_own_personas_are_checked_before_anything_runs(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps(FAULTS[1][0]))
+    config = {
+        "data": {"source": "resources/cases/vignettes.jsonl", "provenance": "synthetic"},
+        "models": {"agenda": {"backend": "agenda"}},
+        "pairings": [{"nurse": "agenda", "patient": "agenda"}],
+        "personas": {"nurse": {"file": str(path)}},
+    }
+    with pytest.raises(InputError, match=r"mine\.jsonl, line 1: workload is 'bussy'"):
+        check_files(check_config(config))
 
 
 def test_a_mistyped_key_is_one_problem_not_two(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tables import FAULTS, HEADERS, patient, stay, table, tables
@@ -318,11 +318,43 @@ def test_a_blank_is_missing_and_no_more(blank: Any) -> None:
     assert flags(case) == []
 
 
-@pytest.mark.parametrize("value", ["fast", True, [80], "80/min"])
-def test_a_vital_sign_that_is_no_number_rejects_the_row(value: Any) -> None:
-    with pytest.raises(Reject, match=r"vitals\.heartrate") as caught:
-        made(heartrate=value)
-    assert caught.value.code == "invalid_value"
+@pytest.mark.parametrize("value", ["fast", True, [80], "80 apples", "80 %", "bpm", "1e400", "80-90"])
+def test_a_vital_sign_that_is_no_number_is_missing_and_the_case_is_kept(value: Any) -> None:
+    case = made(heartrate=value)
+    assert case.vitals == {**made().vitals, "heartrate": None}
+    assert (flags(case), source_values(case)) == (["vital_unreadable"], {"heartrate": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("o2sat", "95%", 95),
+        ("o2sat", "95 %", 95),
+        ("heartrate", "88 bpm", 88),
+        ("heartrate", "88/min", 88),
+        ("resprate", "16 /min", 16),
+        ("sbp", "128 mm Hg", 128),
+        ("dbp", "76mmHg", 76),
+        ("temperature", "98.6 °F", 98.6),
+        ("temperature", "98.6F", 98.6),
+        ("temperature", "36.5 °C", 97.7),
+        ("temperature", "36.5c", 97.7),
+    ],
+)
+def test_a_unit_behind_a_vital_sign_is_read_and_flagged(name: str, given: str, expected: float) -> None:
+    case = made(**{name: given})
+    assert {**case.vitals, "dbp": case.dbp}[name] == expected
+    assert (flags(case), source_values(case)) == (["unit_written"], {name: given})
+
+
+def test_a_written_unit_counts_whatever_the_source_s_is_and_the_limits_hold() -> None:
+    assert made("C", temperature="97.7 °F").vitals["temperature"] == 36.5
+    comma = made("C", temperature="36,5 °C")
+    assert (comma.vitals["temperature"], flags(comma)) == (36.5, ["unit_written", "decimal_comma"])
+    assert source_values(comma) == {"temperature": "36,5 °C"}
+    cold = made(temperature="36.5 °F")
+    assert (cold.vitals["temperature"], flags(cold)) == (None, ["unit_written", "temperature_implausible"])
+    assert flags(made(o2sat="101%")) == ["unit_written", "o2sat_implausible"]
 
 
 @pytest.mark.parametrize(
@@ -333,6 +365,7 @@ def test_a_vital_sign_that_is_no_number_rejects_the_row(value: Any) -> None:
         ([36.5, 98.6], "F"),
         ([], "F"),
         (["", None, "warm", 986], "F"),
+        (["36.5 °C", "37.1C", 98.6], "C"),
         ([36.9], "C"),
     ],
 )
@@ -469,7 +502,8 @@ def test_another_name_beside_the_right_one_is_a_field_of_its_own() -> None:
 # -- the whole
 
 
-_values = st.one_of(st.none(), st.text(max_size=6), st.integers(-10, 1200), st.floats(), st.booleans())
+_units = st.sampled_from(["95%", "80 bpm", "36,5 °C", "98.6F", "fast"])
+_values = st.one_of(st.none(), st.text(max_size=6), _units, st.integers(-10, 1200), st.floats(), st.booleans())
 _anything = st.fixed_dictionaries(
     {},
     optional={
@@ -481,6 +515,7 @@ _anything = st.fixed_dictionaries(
 
 @settings(max_examples=300, deadline=None)
 @given(row=_anything, unit=st.sampled_from(["F", "C"]))
+@example(row={"temperature": "80.6"}, unit="C")
 def test_cleaning_what_is_clean_changes_nothing(row: dict[str, Any], unit: Any) -> None:
     try:
         once = clean(canonical({"case_id": "a", **row}), unit)

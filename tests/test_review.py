@@ -277,6 +277,8 @@ def test_a_doubled_answer_a_foreign_table_and_nothing_at_all_are_errors(tmp_path
         results(tmp_path, tmp_path / "short.csv")
     with pytest.raises(InputError, match="no filled-in review file"):
         results(tmp_path)
+    with pytest.raises(InputError, match=r"csv files into back/here, the folder that review\.returned names"):
+        write_results([], tmp_path / "key.csv", [], tmp_path, Path("back/here"))
 
 
 def test_the_empty_table_of_the_kit_says_nothing_and_a_filled_one_is_read(tmp_path: Path) -> None:

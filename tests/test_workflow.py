@@ -178,6 +178,27 @@ def test_speech_is_heard_only_where_the_configuration_asks_for_it(tmp_path: Path
     assert heard["fetch"] == planned["fetch"] + 1
 
 
+def test_a_run_that_would_hear_without_the_package_for_it_says_so_before_any_job(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "triagesim")
+    edit(folder, only_agenda)
+    edit(folder, lambda config: config.update(audio={"transcribe": {}, "max_dialogues": 1}))
+    # As if it weren't installed.
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['faster_whisper'] = None\n", encoding="utf-8")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path)}
+        command = ["snakemake", *arguments]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+    refused = run()
+    assert refused.returncode == 1
+    assert "error: audio.transcribe needs the Python package faster_whisper" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (folder / "results").exists()
+    assert run("-n").returncode == 0
+    assert run("results/cases/cases.csv").returncode == 0
+
+
 def test_the_run_ends_with_a_table_its_labels_and_the_paths_to_open(default_run: Path) -> None:
     printed = (default_run / "printed.txt").read_text(encoding="utf-8")
     for part in ("demo-quality model", "results/metrics/summary.csv\n", "results/pool.jsonl\n", "0 rejected"):

@@ -2,6 +2,8 @@
 import json
 import shlex
 
+from snakemake.settings.types import DeploymentMethod
+
 from triagesim.config import check_config
 from triagesim.demand import demand
 from triagesim.environment import prepare
@@ -11,6 +13,7 @@ from triagesim.limits import clear_mark
 from triagesim.pairing import as_json, check_files, resolve, runtime
 from triagesim.resources import find_path, load_yaml
 from triagesim.source_code import code_digest
+from triagesim.speech.recognise import check_installed
 from triagesim.summary import closing_lines
 
 try:
@@ -156,3 +159,13 @@ def threads_of(models):
         return 1
     cores = workflow.cores or 1
     return cores // 2 + 1 if needs.gpus else cores
+
+
+def check_hearing():
+    """Say before any job that what hears isn't there, if a job will need it in the environment that is on now."""
+    elsewhere = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+    if elsewhere or not workflow.local_exec:
+        return
+    # A module's rules have a prefix.
+    if any(job.rule.name.endswith("transcribe") for job in workflow.dag.needrun_jobs()):
+        check_installed()

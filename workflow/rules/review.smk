@@ -41,6 +41,7 @@ rule review:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "review.py",
+        folder=CONFIG.review.returned,
         questions=digest(asked().model_dump(mode="json")),
         code=code_of(
             *(
@@ -49,5 +50,5 @@ rule review:
             )
         ),
     shell:
-        "python {params.script:q} {input.returned} --key {input.key} --episodes {input.episodes}"
-        " --out-dir results/review 2>&1 | tee -i {log}"
+        "python {params.script:q} {input.returned} --folder {params.folder:q} --key {input.key}"
+        " --episodes {input.episodes} --out-dir results/review 2>&1 | tee -i {log}"

@@ -8,7 +8,7 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from triagesim.console import command
 from triagesim.errors import InputError
@@ -40,7 +40,16 @@ def main() -> None:
         from triagesim.verify import main as verify
 
         command(lambda: verify(arguments[1:]))
+    if arguments and not arguments[0].startswith(("-", "@")):
+        command(lambda: _refuse(arguments[0]))
     command(lambda: simulate(arguments))
+
+
+def _refuse(word: str) -> NoReturn:
+    """Say which tasks there are: bare options take no word."""
+    from triagesim.config import nearest
+
+    raise InputError(f"unknown task {word!r}{nearest(word, list(TASKS))}; there are {', '.join(TASKS)}, or options")
 
 
 def simulate(arguments: list[str]) -> int:

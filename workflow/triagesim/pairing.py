@@ -26,7 +26,7 @@ from triagesim.errors import InputError
 from triagesim.governance import Provenance
 from triagesim.jsonl import digest
 from triagesim.mimic import provenance_of
-from triagesim.personas import Pool
+from triagesim.personas import PERSONAS, Pool, load_personas
 from triagesim.prompts import PromptSet, prompts_digest
 from triagesim.requests import Role
 from triagesim.resources import find_path, load_yaml
@@ -97,7 +97,7 @@ def resolve(config: Config, pairing: Pairing) -> ResolvedPairing:
 
 
 def check_files(config: Config) -> Provenance:
-    """Say at once which files of the configuration aren't there, and which data may not go where it would.
+    """Say at once which files of the configuration can't be used, and which data may not go where it would.
 
     Returns what the source counts as.
 
@@ -113,6 +113,9 @@ def check_files(config: Config) -> Provenance:
     missing = [f"{key}: no file {path}" for key, path in named.items() if path and not find_path(path).exists()]
     if missing:
         raise InputError("; ".join(missing) + " (looked for in the working folder and beside the workflow)")
+    for role, model in PERSONAS.items():
+        if own := named[f"personas.{role}.file"]:
+            load_personas(find_path(own), model)
     provenance = provenance_of(find_path(config.data.source), config.data.provenance)
     if problems := list(refused(config, provenance)):
         raise InputError(

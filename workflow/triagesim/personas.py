@@ -395,18 +395,28 @@ def for_case(persona: Persona, gender: str | None, age_group: str | None, *, see
     return persona.model_copy(update=update | ({"age_group": age_group} if age_group else {}))
 
 
+#: So many of a file's faulty personas are named.
+_MOST_FAULTS = 20
+
+
 def load_personas(path: str | Path, cls: type[Persona]) -> list[Persona]:
     """Load personas from a `.jsonl` pool (one object a line) or a `.yaml` list, in the file's order.
 
     Raises:
         InputError: the file isn't there, isn't of these kinds, is empty, or an entry isn't such a persona.
     """
-    path, personas = Path(path), []
+    path, personas, faults = Path(path), [], []
     for place, row in _read_rows(path, cls.role):
         try:
             personas.append(cls.model_validate(row))
         except ValidationError as error:
-            raise InputError(f"{path}, {place}: {_problems(error, cls)}") from None
+            faults.append(f"{place}: {_problems(error, cls)}")
+    if len(faults) == 1:
+        raise InputError(f"{path}, {faults[0]}")
+    if faults:
+        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
+        lines = "\n  ".join(faults[:_MOST_FAULTS] + more)
+        raise InputError(f"{path}: {len(faults)} personas are faulty\n  {lines}")
     if not personas:
         raise InputError(f"{path}: holds no personas; give at least one, or leave the file out")
     return personas

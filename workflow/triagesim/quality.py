@@ -21,6 +21,7 @@ PainStatus = Literal["score", "unable_to_assess", "critical", "intubated", "asle
 SOURCE_VALUES = "source_values"
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d{1,3},\d{1,2}")
+_MEASURED = re.compile(r"([-+]?[\d.,]++)\s*(\S.*)")
 _SCORE = r"(\d+(?:\.\d+)?)"
 _NUMBER = re.compile(_SCORE)
 _OUT_OF_TEN = re.compile(rf"{_SCORE} ?(?:/|out of) ?10")
@@ -103,8 +104,10 @@ def temperature_unit(values: Iterable[Any]) -> Unit:
     limits = rules()["temperature"]
     counts = {"C": 0, "F": 0}
     for value in values:
-        number = _number(value, None, "temperature")
-        if _is_number(number):
+        number, written = _measured("temperature", value)
+        if written:
+            counts[written] += 1
+        elif _is_number(number := _number(number, None, "temperature")):
             counts["C"] += _within(number, limits["taken_as_celsius"])
             counts["F"] += _within(number, limits["taken_as_fahrenheit"])
     return "C" if counts["C"] > counts["F"] else "F"
@@ -137,10 +140,7 @@ def _acuity(notes: Notes) -> None:
 
 
 def _vitals(notes: Notes, unit: Unit) -> None:
-    """Vital signs, one by one, then pressures against each other.
-
-    A text that is no number is left as it is: the model of a case says so.
-    """
+    """Vital signs, one by one, then pressures against each other."""
     vitals = notes.row.get("vitals")
     if not isinstance(vitals, dict):
         return
@@ -159,14 +159,22 @@ def _vitals(notes: Notes, unit: Unit) -> None:
 
 
 def _vital(notes: Notes, name: str, value: Any, unit: Unit) -> Any:
-    number = _number(value, notes, name)
+    bare, written = _measured(name, value)
+    if written:
+        notes.change(name, value, "unit_written")
+    number = _number(bare, notes, name)
     limits = rules()["limits"].get(name)
-    if limits is None or not _is_number(number):
+    if limits is None or number is None:
         return number
+    if not _is_number(number):
+        notes.change(name, value, "vital_unreadable")
+        return None
     if number == 0:
         notes.change(name, value, "vital_zero")
         return None
-    if name == "temperature":
+    if name == "temperature" and written:
+        number, limits = _stated_temperature(number, written, unit, limits)
+    elif name == "temperature":
         number, limits = _temperature(notes, number, value, unit, limits)
     if not _within(number, limits["hard"]):
         notes.change(name, value, f"{name}_implausible")
@@ -176,18 +184,42 @@ def _vital(notes: Notes, name: str, value: Any, unit: Unit) -> Any:
     return number
 
 
+def _measured(name: str, value: Any) -> tuple[Any, str | None]:
+    """A sign's value without the unit that is written behind its number, and that unit; None where there is none."""
+    match = _MEASURED.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match and _is_number(_number(match[1], None, name)):
+        text = "".join(match[2].lower().split())
+        for unit, texts in rules()["units"].get(name, {}).items():
+            if text in texts:
+                return match[1], unit
+    return value, None
+
+
+def _stated_temperature(number: float, written: str, unit: Unit, limits: Any) -> tuple[float, Any]:
+    """The temperature in the source's unit, whichever it is written with, and the limits in it."""
+    if written != unit:
+        number = _converted(number, unit)
+    return number, rules()["temperature"]["celsius"] if unit == "C" else limits
+
+
 def _temperature(notes: Notes, number: float, raw: Any, unit: Unit, limits: Any) -> tuple[float, Any]:
     """The temperature in the source's unit, and the limits in it."""
     own = rules()["temperature"]
     if unit == "C":
         if _within(number, own["taken_as_fahrenheit"]):
             notes.change("temperature", raw, "temp_unit_assumed_fahrenheit")
-            number = round((number - 32) / 1.8, 1)
+            number = _converted(number, unit)
         return number, own["celsius"]
     if _within(number, own["taken_as_celsius"]):
         notes.change("temperature", raw, "temp_unit_assumed_celsius")
-        number = round(number * 1.8 + 32, 1)
+        number = _converted(number, unit)
     return number, limits
+
+
+def _converted(number: float, unit: Unit) -> float:
+    """A temperature of the other unit in this one, whole where it can be as `_number` has it."""
+    found = round((number - 32) / 1.8 if unit == "C" else number * 1.8 + 32, 1)
+    return int(found) if found.is_integer() else found
 
 
 def _pain(notes: Notes) -> None:

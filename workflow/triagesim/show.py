@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import difflib
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines
 
+_EPISODES = Path("results/episodes")
+_REJECTS = Path("results/cases/rejects.csv")
 _NAMES = {
     "temperature": "temperature",
     "heartrate": "heart rate",
@@ -26,7 +29,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("files", nargs="*", type=Path, help=".jsonl files; all of results/episodes/ unless given")
     parser.add_argument("--pairing", help="only of this pairing")
     args = parser.parse_args(arguments)
-    files = args.files or sorted(Path("results/episodes").glob(f"{args.pairing or '*'}/*.jsonl"))
+    files = args.files or sorted(_EPISODES.glob(f"{args.pairing or '*'}/*.jsonl"))
     names: set[str] = set()
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in files:
@@ -38,13 +41,39 @@ def main(arguments: list[str]) -> int:
             if "history" in episode and episode.get("episode_id") == args.episode and args.pairing in (None, pairing):
                 found[pairing, args.episode] = episode
     if not files:
+        _name_pairings(args.pairing)
         raise InputError("no results/episodes here; run it in the run's folder, or name .jsonl files behind the id")
     if not found:
         near = difflib.get_close_matches(args.episode, names, n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
+        hint = hint if args.files else _rejected(args.episode, names) or hint
         raise InputError(f"no episode {args.episode!r} in {len(files)} file(s){hint}")
     print("\n\n".join(as_text(episode) for episode in found.values()))
     return 0
+
+
+def _name_pairings(asked: str | None) -> None:
+    """Say which pairings there are, where another one was asked for.
+
+    Raises:
+        InputError: there are some.
+    """
+    from triagesim.config import nearest
+
+    there = sorted({path.parent.name for path in _EPISODES.glob("*/*.jsonl")})
+    if asked is not None and there:
+        hint = nearest(asked, there)
+        raise InputError(f"no pairing {asked!r} in {_EPISODES}{hint}; there are {', '.join(there)}")
+
+
+def _rejected(episode: str, names: set[str]) -> str:
+    """Where it says why the case of an episode was rejected; empty for a case that has episodes or isn't there."""
+    ids = {episode, episode.rpartition("-")[0]}
+    if ids & {name.rpartition("-")[0] for name in names} or not _REJECTS.is_file():
+        return ""
+    with _REJECTS.open(encoding="utf-8", newline="") as file:
+        why = [f"{row['code']}, {row['text']}" for row in csv.DictReader(file) if row["id"] in ids]
+    return f"; its case was rejected and stands in {_REJECTS}: {why[0]}" if why else ""
 
 
 def as_text(episode: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import combinations
 from pathlib import Path
@@ -50,13 +50,22 @@ class Reviews(NamedTuple):
     again: dict[str, list[tuple[Reviewed, Reviewed]]]
 
 
-def write_results(returned: Iterable[Path], key: Path, episodes: Iterable[Path], out_dir: Path) -> Reviews:
+def write_results(
+    returned: Sequence[Path], key: Path, episodes: Iterable[Path], out_dir: Path, folder: Path | None = None
+) -> Reviews:
     """Write `ratings.csv`, `means.csv`, `agreement.csv` and `rewrites.csv`.
+
+    Args:
+        folder: where the returned files were looked for.
 
     Raises:
         InputError: nothing came back, or a row isn't what the kit asked for.
     """
-    reviews = _load(list(returned), key, episodes)
+    if not returned:
+        where = "the folder that review.returned names"
+        where = f"{folder}, {where}" if folder else where
+        raise InputError(f"no filled-in review file: put the raters' .csv files into {where}")
+    reviews = _load(returned, key, episodes)
     write_table(out_dir / "ratings.csv", RATINGS, _ratings(reviews))
     write_table(out_dir / "means.csv", MEANS, _means(reviews))
     write_table(out_dir / "agreement.csv", AGREEMENT, _agreement(reviews))
@@ -64,9 +73,7 @@ def write_results(returned: Iterable[Path], key: Path, episodes: Iterable[Path],
     return reviews
 
 
-def _load(returned: list[Path], key_file: Path, episodes: Iterable[Path]) -> Reviews:
-    if not returned:
-        raise InputError("no filled-in review file: put the raters' .csv files into the folder review.returned names")
+def _load(returned: Sequence[Path], key_file: Path, episodes: Iterable[Path]) -> Reviews:
     key = read_key(key_file)
     wanted = {(row["pairing"], row["episode_id"]) for row in key.values()}
     loaded = load_episodes(episodes, wanted)

@@ -6,6 +6,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,24 @@ def files_of_recogniser(model: str) -> list[str]:
     return models[model]
 
 
+def check_installed() -> None:
+    """Say that the extra `asr` isn't there, before anything runs that it would be too late after.
+
+    Raises:
+        InputError: a package of it isn't there.
+    """
+    for name in ("faster_whisper", "jiwer"):
+        if find_spec(name) is None:
+            raise _lacks(name)
+
+
+def _lacks(package: str | None) -> InputError:
+    return InputError(
+        f"audio.transcribe needs the Python package {package}, which isn't installed or doesn't work here: "
+        'run pip install -e ".[asr]"'
+    )
+
+
 class Recogniser:
     """A Whisper model in CTranslate2, on the CPU; the same samples give the same words.
 
@@ -63,10 +82,7 @@ class Recogniser:
         try:
             from faster_whisper import WhisperModel
         except ImportError as error:
-            raise InputError(
-                f"audio.transcribe needs the Python package {error.name}, which isn't installed or doesn't work here: "
-                'run pip install -e ".[asr]"'
-            ) from None
+            raise _lacks(error.name) from None
         self.name = model
         with TemporaryDirectory(prefix="triagesim-asr-") as folder:
             path = Path(model) if "/" in model else _unpacked(model, Path(folder))
