@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triagesim.cautions import cautions, graded_cases
+from triagesim.cautions import cautions, graded_cases, graded_levels
 from triagesim.jsonl import write_json, write_jsonl, write_table
 from triagesim.report.dialogues import timeline
 from triagesim.report.tables import MOST_ROWS, shown, view
@@ -196,6 +196,29 @@ def test_few_cases_are_counted_from_the_table_of_agreement() -> None:
     assert cautions(FLOW, [ROW], []) == []
 
 
+def test_levels_are_counted_among_the_cases_that_a_pairing_graded() -> None:
+    limited = {"1": 6, "2": 4, "3": 1, "4": 1}
+    whole = {"1": 10, "2": 10, "3": 20, "4": 10, "5": 10}
+    agreement = [
+        {"pairing": pairing, "group": "truth", "level": level, "measure": measure, "cases": str(count)}
+        for pairing, counts in {"p": whole, "limited": limited}.items()
+        for level, count in counts.items()
+        for measure in ("accuracy", "qwk")
+    ]
+    rows = [ROW, {**ROW, "pairing": "limited", "episodes": 12, "ok": 12, "graded": 12}]
+    levels = graded_levels(agreement)
+    assert levels == {"p": whole, "limited": limited}
+    rare = "evels 2, 3, 4, 5: fewer than 5 cases each. A figure of such a level rests on single cases."
+    assert cautions(FLOW, rows, [], None, levels) == [f"limited: l{rare}"]
+    assert cautions(FLOW, rows[1:], [], None, {"limited": limited}) == [f"L{rare}"]
+
+
+def test_a_pairing_with_fewer_cases_than_a_level_needs_is_called_few_and_no_more() -> None:
+    row = {**ROW, "episodes": 3, "ok": 3, "graded": 3}
+    found = cautions(FLOW, [row], [], {"p": 3}, {"p": {"1": 3}})
+    assert found == ["p: few graded cases (3). Below 30 an interval says little; take such figures as an example."]
+
+
 def test_voices_that_may_not_be_sold_and_voices_that_stand_in_are_named() -> None:
     engine = {"name": "xtts", "licence": "CPML (Coqui Public Model License)", "fallback": None}
     other = {"name": "espeak", "licence": "GPL-3.0-or-later", "fallback": "kokoro isn't there"}
@@ -216,8 +239,8 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_table(folder / "metrics/summary.csv", list(ROW), [ROW.values()])
     calls = [("p", 2, 2, 51), ("p", 2, 1, 5), ("p", 2, 4, 4), ("other", 1, 1, 9)]
     write_table(folder / "metrics/confusion.csv", ["pairing", "truth", "final", "n"], calls)
-    write_jsonl(folder / "pool.jsonl", [])
-    (folder / "report.html").write_text("", encoding="utf-8")
+    write_jsonl(folder / "pool.jsonl", [{"episode_id": "a-0"}])
+    (folder / "report.html").write_text("<html>", encoding="utf-8")
     return folder
 
 
@@ -233,6 +256,31 @@ def test_the_closing_lines_count_from_the_confusion_and_name_the_page_first(
         "open: results/metrics/summary.csv",
         "open: results/pool.jsonl",
     ]
+
+
+def test_an_empty_file_is_not_offered(results: Path) -> None:
+    write_jsonl(results / "pool.jsonl", [])
+    write_jsonl(results / "audio/manifest-1-of-1.jsonl", [])
+    assert [Path(path).name for path in re.findall("^open: (.*)", closing_lines(results), re.MULTILINE)] == [
+        "report.html",
+        "summary.csv",
+    ]
+
+
+def test_the_first_line_says_which_pairings_take_fewer_cases(results: Path) -> None:
+    limits = {"p": None, "q": 12, "r": 12, "s": 60, "t": 3, "gone": 1}
+    for name, limit in limits.items():
+        write_json(results / f"pairings/{name}.json", {"limit": limit})
+
+    def first(*names: str) -> str:
+        write_table(results / "metrics/summary.csv", list(ROW), [{**ROW, "pairing": name}.values() for name in names])
+        return closing_lines(results).splitlines()[0].partition("rejects.csv), ")[2]
+
+    assert first("p", "s") == "60 to simulate"
+    assert first("p", "q", "r", "s", "t") == "60 selected, at most 12 by q, r, at most 3 by t"
+    for name in ("u", "v"):
+        write_json(results / f"pairings/{name}.json", {"limit": 12})
+    assert first("q", "r", "u", "v") == "60 selected, at most 12 by 4 pairings"
 
 
 def test_paths_are_whole_where_the_caller_stands_elsewhere(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

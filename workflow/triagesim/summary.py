@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from triagesim.cautions import cautions, graded_cases
+from triagesim.cautions import cautions, graded_cases, graded_levels
 from triagesim.config import Score
 from triagesim.errors import InputError
 from triagesim.governance import attributions
@@ -20,6 +20,8 @@ from triagesim.scoring import summarize_scores
 
 #: The tables of agreement, `results/metrics/<name>.csv` (`triagesim.metric_tables`).
 TABLES = ("agreement", "confusion", "comparisons", "economy", "calibration", "behaviour", "status", "references")
+#: Pairings that the first closing line names for one limit; of more it says how many.
+MOST_NAMES = 3
 #: Columns that stay text, whatever stands in them.
 _TEXTS = frozenset({"pairing", "episode_id", "case_id", "levels", "subject"})
 _WORDS = {"true": True, "false": False, "": None}
@@ -87,26 +89,43 @@ def closing_lines(results: Path) -> str:
     place = results.absolute() if whole else results
     metrics = results / "metrics"
     lines = []
+    rows = list(read_values(metrics / "summary.csv")) if (metrics / "summary.csv").exists() else []
     flow: dict[str, Any] = {}
     if (results / "cases" / "flow.json").exists():
         flow = json.loads((results / "cases" / "flow.json").read_text(encoding="utf-8"))
         rejected = f"{flow['rejected']} rejected" + (f" ({place}/cases/rejects.csv)" if flow["rejected"] else "")
-        lines.append(f"cases: {flow['read']} rows read, {rejected}, {flow['selected']} to simulate")
+        lines.append(f"cases: {flow['read']} rows read, {rejected}, {_to_simulate(flow, rows, results / 'pairings')}")
     manifests = sorted((results / "audio").glob("manifest-*.jsonl"))
-    if flow and (metrics / "summary.csv").exists():
-        rows = list(read_values(metrics / "summary.csv"))
+    if flow and rows:
         width = max(24, *(len(row["pairing"]) + 2 for row in rows))
         lines.append(
             f"{'pairing':<{width}}{'ok':>6}{'skipped':>9}{'error':>7}{'right':>14}{'over':>7}{'under':>7}{'turns':>7}"
         )
         lines += [_closing_row(row, width, _called(metrics / "confusion.csv", row["pairing"])) for row in rows]
         spoken = [row for path in manifests for _, row in read_lines(path)]
-        agreement = metrics / "agreement.csv"
-        cases = graded_cases(read_table(agreement)) if agreement.exists() else None
-        lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, cases)]
+        agreement = list(read_table(metrics / "agreement.csv")) if (metrics / "agreement.csv").exists() else None
+        counts = (graded_cases(agreement), graded_levels(agreement)) if agreement is not None else ()
+        lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, *counts)]
     paths = [results / "report.html", metrics / "summary.csv", results / "pool.jsonl", *manifests]
-    lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists()]
+    lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists() and path.stat().st_size]
     return "\n".join([*lines, *attributions(flow.get("provenance", {}))])
+
+
+def _to_simulate(flow: dict[str, Any], rows: list[dict[str, Any]], pairings: Path) -> str:
+    """How many cases are selected, and which pairings take fewer of them."""
+    fewer: dict[int, list[str]] = {}
+    for name in (row["pairing"] for row in rows):
+        path = pairings / f"{name}.json"
+        limit = json.loads(path.read_text(encoding="utf-8"))["limit"] if path.exists() else None
+        if limit is not None and limit < flow["selected"]:
+            fewer.setdefault(limit, []).append(name)
+    if not fewer:
+        return f"{flow['selected']} to simulate"
+    most = [
+        f"at most {limit} by {', '.join(names) if len(names) <= MOST_NAMES else f'{len(names)} pairings'}"
+        for limit, names in fewer.items()
+    ]
+    return ", ".join([f"{flow['selected']} selected", *most])
 
 
 def _called(confusion: Path, pairing: str) -> tuple[int, int, int] | None:
