@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from triagesim.cautions import cautions, graded_cases, graded_levels
 from triagesim.jsonl import write_json, write_jsonl, write_table
 from triagesim.report.dialogues import timeline
+from triagesim.report.figures import draw
 from triagesim.report.tables import MOST_ROWS, shown, view
 from triagesim.resources import RESOURCES, load_yaml
 from triagesim.summary import closing_lines
@@ -129,6 +130,36 @@ def test_a_long_table_is_turned_over_with_intervals_and_says_why_a_cell_is_empty
     ]
 
 
+def test_an_interval_below_zero_is_written_with_a_word_and_not_with_a_dash() -> None:
+    row = {"pairing": "p", "measure": "qwk", "value": "-1", "low": "-1", "high": "0", "note": ""}
+    spec = {"file": "a.csv", "title": "A", "rows": {"pairing": "Pairing"}, "measures": ["qwk"]}
+    found = view(spec, {"a.csv": [row]})
+    assert found is not None
+    assert found.rows[0][1].text == "-1.000 (-1.000 to 0.000)"
+
+
+def test_each_contrast_of_a_trait_has_a_row_of_its_own_and_its_name_has_room() -> None:
+    trait, measure = "patient_disfluency", "repetitions_and_repairs_per_100_words"
+    rows = [
+        {"pairing": "p", "trait": trait, "contrast": contrast, "measure": measure, "verdict": "holds", **numbers}
+        for contrast in ("moderate against low", "high against low")
+        for numbers in [{"hedges_g": "0.5", "g_low": "0.1", "g_high": "0.9"}]
+    ]
+    figure = draw("traits", {"traits.csv": rows})
+    assert figure is not None
+    drawn = re.findall(r">([^<>]+)</(?:text|tspan)>", figure.svg)
+    label = "patient disfluency: repetitions and repairs per 100 words"
+    assert [text for text in drawn if text == label or "against" in text] == [
+        label,
+        "moderate against low",
+        label,
+        "high against low",
+    ]
+    # Five pixels a character in the font that it is measured in; another may be a quarter wider.
+    [left] = re.findall(r"<svg [^>]*><g [^>]*translate\((\d+),", figure.svg)
+    assert int(left) > 1.25 * 5 * len(label)
+
+
 def test_a_table_shows_its_known_columns_and_counts_the_rows_that_it_leaves_to_the_file() -> None:
     rows = [{"pairing": "007", "n": str(at * 1000), "other": "x"} for at in range(MOST_ROWS + 3)]
     spec = {"file": "a.csv", "title": "A", "columns": {"n": "N", "pairing": "Pairing", "not there": "-"}}
@@ -153,6 +184,7 @@ def test_every_table_and_measure_that_a_section_names_is_described_once() -> Non
     assert len({section["id"] for section in sections}) == len(sections)
     for section in sections:
         for table in section["tables"]:
+            assert "measures" in table or table["columns"], table["title"]
             assert ("measures" in table) == ("rows" in table), table["title"]
             assert set(table.get("measures", ())) <= set(load_yaml("report/measures.yaml")), table["title"]
 
