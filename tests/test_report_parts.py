@@ -38,6 +38,10 @@ ROW = {
     "leaked_label": 0,
     "graded": 60,
     "mean_turns": 6.5,
+    "unchecked_speech": 0,
+    "judged": 0,
+    "completion_judge": None,
+    "completion_labels": None,
 }
 
 
@@ -210,6 +214,12 @@ def test_a_sound_run_of_a_real_model_needs_no_caution() -> None:
         ({}, {"leaked_label": 4}, "p: in 4 dialogues the nurse was told"),
         ({}, {"other_scale": 4}, "p: 4 dialogues used another scale"),
         ({}, {"error": 2, "ok": 58}, "p: 2 of 60 episodes failed"),
+        ({}, {"unchecked_speech": 7}, "p: nobody checks whether the patient can talk, which is in doubt in 7 cases"),
+        (
+            {},
+            {"judged": 60, "completion_judge": "small", "completion_labels": "demo-quality model"},
+            "p: completion was judged by small (demo-quality model).",
+        ),
         ({}, {"graded": 0}, "p: no dialogue could be graded"),
     ],
 )

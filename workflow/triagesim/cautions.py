@@ -83,6 +83,11 @@ def _of_pairings(
         for key in ("leaked_label", "other_scale", "error"):
             if row[key]:
                 yield texts[key].format(pairing=row["pairing"], n=row[key], episodes=row["episodes"])
+    yield from _of_completion(rows, texts)
+    unchecked = [row for row in rows if row.get("unchecked_speech")]
+    if unchecked:
+        counts = ", ".join(str(row["unchecked_speech"]) for row in unchecked)
+        yield texts["unchecked_speech"].format(pairing=_names(unchecked), n=counts)
     if nothing := [row for row in rows if not row["graded"]]:
         yield texts["nothing"].format(pairing=_names(nothing))
     least = rules["few_cases"]
@@ -90,6 +95,14 @@ def _of_pairings(
     if cases is not None and few:
         counts = ", ".join(str(cases.get(row["pairing"], 0)) for row in few)
         yield texts["few"].format(pairing=_names(few), n=counts, least=least)
+
+
+def _of_completion(rows: list[Mapping[str, Any]], texts: Mapping[str, str]) -> Iterator[str]:
+    judged = [row for row in rows if row.get("judged") and row.get("completion_labels")]
+    for labels in dict.fromkeys(row["completion_labels"] for row in judged):
+        same = [row for row in judged if row["completion_labels"] == labels]
+        judge = same[0]["completion_judge"]
+        yield texts["completion"].format(pairing=_names(same), judge=judge, labels=labels)
 
 
 def _labels(row: Mapping[str, Any]) -> list[str]:

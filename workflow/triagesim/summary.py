@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from triagesim.cautions import cautions, graded_cases, graded_levels
-from triagesim.config import Score
+from triagesim.completion import Judge
+from triagesim.config import Model, Score
 from triagesim.errors import InputError
 from triagesim.governance import attributions
 from triagesim.jsonl import read_lines, read_table, write_json, write_table
 from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
+from triagesim.resources import load_yaml
 from triagesim.scoring import summarize_scores
 
 #: The tables of agreement, `results/metrics/<name>.csv` (`triagesim.metric_tables`).
@@ -35,6 +37,7 @@ def summarise(
     measures: Iterable[Path],
     options: Score,
     out_dir: Path,
+    judge: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Write `summary.csv`, `summary.json` (one row a pairing), `usage.json` (what each pairing took) and every table of
     agreement (`triagesim.metric_tables`) into `out_dir`.
@@ -42,6 +45,7 @@ def summarise(
     Args:
         usage: what each shard took, `<pairing>/<shard>.json`.
         measures: the measures of each shard's episodes (`triagesim.measured`).
+        judge: `results/completion/judge.json`; None where no completion was judged.
 
     Raises:
         InputError: the episodes don't add up to the selected cases; the text names what is missing or too much.
@@ -53,14 +57,23 @@ def summarise(
     measured: dict[str, list[dict[str, Any]]] = {}
     for path in measures:
         measured.setdefault(path.parent.name, []).extend(read_values(path))
-    cases = [row["case_id"] for row in read_table(selected)]
+    chosen = list(read_table(selected))
+    cases = [row["case_id"] for row in chosen]
+    judging = Judge.model_validate_json(judge.read_text(encoding="utf-8")) if judge else None
     rows, by_pairing = [], {}
     for path in pairings:
         pairing = ResolvedPairing.model_validate_json(path.read_text(encoding="utf-8"))
         by_pairing[pairing.name] = scored.get(pairing.name, Scores({name: [] for name in columns()}))
         found = by_pairing[pairing.name].rows()
         _assert_complete(pairing, found, cases)
-        rows.append({**_row(pairing, found), **rates(measured.get(pairing.name, ()))})
+        rows.append(
+            {
+                **_row(pairing, found),
+                "unchecked_speech": _unchecked_speech(pairing, chosen),
+                **rates(measured.get(pairing.name, ())),
+                **_completion_judge(pairing, judging),
+            }
+        )
     write_tables(by_pairing, options, out_dir)
     write_table(out_dir / "summary.csv", list(rows[0]), [row.values() for row in rows])
     write_json(out_dir / "summary.json", {"cases": len(cases), "pairings": rows})
@@ -166,6 +179,32 @@ def _row(pairing: ResolvedPairing, found: list[dict[str, Any]]) -> dict[str, Any
     head = {"pairing": pairing.name, **models, "labels": "; ".join(labels), "episodes": len(found)}
     ungraded = {why: sum(bool(row[why]) for row in ok) for why in ("other_scale", "leaked_label")}
     return {**head, **counts, **ungraded, **summary}
+
+
+def _unchecked_speech(pairing: ResolvedPairing, selected: list[dict[str, str]]) -> int:
+    """Cases that may not be able to talk, where no dialogue master checks whether they are."""
+    if "judge" in pairing.models:
+        return 0
+    rules = load_yaml("report/cautions.yaml")["may_not_talk"]
+    return sum(
+        row.get("acuity") in rules["acuity"] or row.get("pain_status") in rules["pain_status"]
+        for row in selected[: pairing.limit]
+    )
+
+
+def _completion_judge(pairing: ResolvedPairing, judge: Judge | None) -> dict[str, str | None]:
+    """Who judged completion, and what must be known of that: its label, and whose own model it is."""
+    if judge is None:
+        return {"completion_judge": None, "completion_labels": None}
+    known = [judge.label] if judge.label else []
+    own = [role for role in ("nurse", "patient") if _same_model(pairing.models[role].options, judge.options)]
+    if own:
+        known.append(f"also plays the {' and the '.join(own)}")
+    return {"completion_judge": judge.name, "completion_labels": "; ".join(known)}
+
+
+def _same_model(one: Model, other: Model) -> bool:
+    return (one.backend, getattr(one, "model", "")) == (other.backend, getattr(other, "model", ""))
 
 
 def _assert_complete(pairing: ResolvedPairing, found: list[dict[str, Any]], cases: list[str]) -> None:
