@@ -17,7 +17,7 @@ from actors import Puppet, a_case, personas
 from tables import table
 from test_docs import CODE
 from test_docs import tables as documented
-from triagesim import Features, simulate, summarize
+from triagesim import Features, completion, simulate, summarize
 from triagesim.cases import Case
 from triagesim.config import Score, check_config
 from triagesim.errors import InputError
@@ -251,6 +251,42 @@ def test_the_configuration_s_options_reach_the_tables(run: Path, tmp_path: Path)
     by_level = [figures(results, pairing="plain", group="truth", level=level)["accuracy"]["value"] for level in "23"]
     expected = sum(map(float, by_level)) / 2
     assert float(found["accuracy_reweighted"]["value"]) == pytest.approx(expected, abs=2e-6)
+
+
+def test_the_summary_counts_who_may_not_talk_and_says_who_judged_completion(run: Path, tmp_path: Path) -> None:
+    results = Path(shutil.copytree(run, tmp_path / "results"))
+    known = {"c1": ("1", "score"), "c2": ("2", "intubated"), "c3": ("3", "unable_to_assess"), "c4": ("4", "described")}
+    rows = [[case.case_id, *known.get(case.case_id, ("2", "score"))] for case in CASES]
+    write_table(results / "cases" / "cases.csv", ["case_id", "acuity", "pain_status"], rows)
+    config = {
+        "data": {"source": "x.jsonl", "provenance": "synthetic"},
+        "models": {
+            "agenda": {"backend": "agenda"},
+            "small": {"backend": "llamacpp", "model": "smollm2-135m-instruct"},
+            "again": {"backend": "llamacpp", "model": "smollm2-135m-instruct", "context": 2048},
+        },
+        "pairings": [
+            {"name": "plain", "nurse": "agenda", "patient": "agenda"},
+            {"name": "ats", "nurse": "small", "patient": "agenda"},
+            {"name": "leaky", "nurse": "small", "patient": "again", "judge": "agenda"},
+        ],
+        "simulation": {"episodes_per_case": PER_CASE},
+        "measures": {"judge": "again"},
+    }
+    checked = check_config(config)
+    for pairing in checked.expanded():
+        write_json(results / "pairings" / f"{pairing.slug}.json", as_json(resolve(checked, pairing)))
+    judge = results / "completion" / "judge.json"
+    write_json(judge, completion.as_json(completion.resolve_judge(checked)))
+    score_and_summarise(results, "--judge", str(judge))
+    found = {row["pairing"]: row for row in table(results / "metrics/summary.csv")}
+    assert {name: row["unchecked_speech"] for name, row in found.items()} == {"plain": "3", "ats": "3", "leaky": "0"}
+    assert {row["completion_judge"] for row in found.values()} == {"again"}
+    assert {name: row["completion_labels"] for name, row in found.items()} == {
+        "plain": "demo-quality model",
+        "ats": "demo-quality model; also plays the nurse",
+        "leaky": "demo-quality model; also plays the nurse and the patient",
+    }
 
 
 def graded_of(run: Path) -> list[dict[str, Any]]:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triagesim.cautions import cautions, graded_cases
+from triagesim.cautions import cautions, graded_cases, graded_levels
 from triagesim.jsonl import write_json, write_jsonl, write_table
 from triagesim.report.dialogues import timeline
+from triagesim.report.figures import draw
 from triagesim.report.tables import MOST_ROWS, shown, view
 from triagesim.resources import RESOURCES, load_yaml
 from triagesim.summary import closing_lines
@@ -37,6 +38,10 @@ ROW = {
     "leaked_label": 0,
     "graded": 60,
     "mean_turns": 6.5,
+    "unchecked_speech": 0,
+    "judged": 0,
+    "completion_judge": None,
+    "completion_labels": None,
 }
 
 
@@ -129,6 +134,36 @@ def test_a_long_table_is_turned_over_with_intervals_and_says_why_a_cell_is_empty
     ]
 
 
+def test_an_interval_below_zero_is_written_with_a_word_and_not_with_a_dash() -> None:
+    row = {"pairing": "p", "measure": "qwk", "value": "-1", "low": "-1", "high": "0", "note": ""}
+    spec = {"file": "a.csv", "title": "A", "rows": {"pairing": "Pairing"}, "measures": ["qwk"]}
+    found = view(spec, {"a.csv": [row]})
+    assert found is not None
+    assert found.rows[0][1].text == "-1.000 (-1.000 to 0.000)"
+
+
+def test_each_contrast_of_a_trait_has_a_row_of_its_own_and_its_name_has_room() -> None:
+    trait, measure = "patient_disfluency", "repetitions_and_repairs_per_100_words"
+    rows = [
+        {"pairing": "p", "trait": trait, "contrast": contrast, "measure": measure, "verdict": "holds", **numbers}
+        for contrast in ("moderate against low", "high against low")
+        for numbers in [{"hedges_g": "0.5", "g_low": "0.1", "g_high": "0.9"}]
+    ]
+    figure = draw("traits", {"traits.csv": rows})
+    assert figure is not None
+    drawn = re.findall(r">([^<>]+)</(?:text|tspan)>", figure.svg)
+    label = "patient disfluency: repetitions and repairs per 100 words"
+    assert [text for text in drawn if text == label or "against" in text] == [
+        label,
+        "moderate against low",
+        label,
+        "high against low",
+    ]
+    # Five pixels a character in the font that it is measured in; another may be a quarter wider.
+    [left] = re.findall(r"<svg [^>]*><g [^>]*translate\((\d+),", figure.svg)
+    assert int(left) > 1.25 * 5 * len(label)
+
+
 def test_a_table_shows_its_known_columns_and_counts_the_rows_that_it_leaves_to_the_file() -> None:
     rows = [{"pairing": "007", "n": str(at * 1000), "other": "x"} for at in range(MOST_ROWS + 3)]
     spec = {"file": "a.csv", "title": "A", "columns": {"n": "N", "pairing": "Pairing", "not there": "-"}}
@@ -153,6 +188,7 @@ def test_every_table_and_measure_that_a_section_names_is_described_once() -> Non
     assert len({section["id"] for section in sections}) == len(sections)
     for section in sections:
         for table in section["tables"]:
+            assert "measures" in table or table["columns"], table["title"]
             assert ("measures" in table) == ("rows" in table), table["title"]
             assert set(table.get("measures", ())) <= set(load_yaml("report/measures.yaml")), table["title"]
 
@@ -178,6 +214,12 @@ def test_a_sound_run_of_a_real_model_needs_no_caution() -> None:
         ({}, {"leaked_label": 4}, "p: in 4 dialogues the nurse was told"),
         ({}, {"other_scale": 4}, "p: 4 dialogues used another scale"),
         ({}, {"error": 2, "ok": 58}, "p: 2 of 60 episodes failed"),
+        ({}, {"unchecked_speech": 7}, "p: nobody checks whether the patient can talk, which is in doubt in 7 cases"),
+        (
+            {},
+            {"judged": 60, "completion_judge": "small", "completion_labels": "demo-quality model"},
+            "p: completion was judged by small (demo-quality model).",
+        ),
         ({}, {"graded": 0}, "p: no dialogue could be graded"),
     ],
 )
@@ -194,6 +236,29 @@ def test_few_cases_are_counted_from_the_table_of_agreement() -> None:
     assert graded_cases(agreement) == {"p": 29}
     assert "few graded cases (29)" in cautions(FLOW, [ROW], [], graded_cases(agreement))[0]
     assert cautions(FLOW, [ROW], []) == []
+
+
+def test_levels_are_counted_among_the_cases_that_a_pairing_graded() -> None:
+    limited = {"1": 6, "2": 4, "3": 1, "4": 1}
+    whole = {"1": 10, "2": 10, "3": 20, "4": 10, "5": 10}
+    agreement = [
+        {"pairing": pairing, "group": "truth", "level": level, "measure": measure, "cases": str(count)}
+        for pairing, counts in {"p": whole, "limited": limited}.items()
+        for level, count in counts.items()
+        for measure in ("accuracy", "qwk")
+    ]
+    rows = [ROW, {**ROW, "pairing": "limited", "episodes": 12, "ok": 12, "graded": 12}]
+    levels = graded_levels(agreement)
+    assert levels == {"p": whole, "limited": limited}
+    rare = "evels 2, 3, 4, 5: fewer than 5 cases each. A figure of such a level rests on single cases."
+    assert cautions(FLOW, rows, [], None, levels) == [f"limited: l{rare}"]
+    assert cautions(FLOW, rows[1:], [], None, {"limited": limited}) == [f"L{rare}"]
+
+
+def test_a_pairing_with_fewer_cases_than_a_level_needs_is_called_few_and_no_more() -> None:
+    row = {**ROW, "episodes": 3, "ok": 3, "graded": 3}
+    found = cautions(FLOW, [row], [], {"p": 3}, {"p": {"1": 3}})
+    assert found == ["p: few graded cases (3). Below 30 an interval says little; take such figures as an example."]
 
 
 def test_voices_that_may_not_be_sold_and_voices_that_stand_in_are_named() -> None:
@@ -216,8 +281,8 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_table(folder / "metrics/summary.csv", list(ROW), [ROW.values()])
     calls = [("p", 2, 2, 51), ("p", 2, 1, 5), ("p", 2, 4, 4), ("other", 1, 1, 9)]
     write_table(folder / "metrics/confusion.csv", ["pairing", "truth", "final", "n"], calls)
-    write_jsonl(folder / "pool.jsonl", [])
-    (folder / "report.html").write_text("", encoding="utf-8")
+    write_jsonl(folder / "pool.jsonl", [{"episode_id": "a-0"}])
+    (folder / "report.html").write_text("<html>", encoding="utf-8")
     return folder
 
 
@@ -233,6 +298,31 @@ def test_the_closing_lines_count_from_the_confusion_and_name_the_page_first(
         "open: results/metrics/summary.csv",
         "open: results/pool.jsonl",
     ]
+
+
+def test_an_empty_file_is_not_offered(results: Path) -> None:
+    write_jsonl(results / "pool.jsonl", [])
+    write_jsonl(results / "audio/manifest-1-of-1.jsonl", [])
+    assert [Path(path).name for path in re.findall("^open: (.*)", closing_lines(results), re.MULTILINE)] == [
+        "report.html",
+        "summary.csv",
+    ]
+
+
+def test_the_first_line_says_which_pairings_take_fewer_cases(results: Path) -> None:
+    limits = {"p": None, "q": 12, "r": 12, "s": 60, "t": 3, "gone": 1}
+    for name, limit in limits.items():
+        write_json(results / f"pairings/{name}.json", {"limit": limit})
+
+    def first(*names: str) -> str:
+        write_table(results / "metrics/summary.csv", list(ROW), [{**ROW, "pairing": name}.values() for name in names])
+        return closing_lines(results).splitlines()[0].partition("rejects.csv), ")[2]
+
+    assert first("p", "s") == "60 to simulate"
+    assert first("p", "q", "r", "s", "t") == "60 selected, at most 12 by q, r, at most 3 by t"
+    for name in ("u", "v"):
+        write_json(results / f"pairings/{name}.json", {"limit": 12})
+    assert first("q", "r", "u", "v") == "60 selected, at most 12 by 4 pairings"
 
 
 def test_paths_are_whole_where_the_caller_stands_elsewhere(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,7 @@ rule summarise:
             shard=SHARDS,
         ),
         measures=MEASURES,
+        judge="results/completion/judge.json" if JUDGED else [],
         selected="results/cases/cases.csv",
     output:
         report(
@@ -90,7 +91,8 @@ rule summarise:
     params:
         script=SCRIPTS / "summarise.py",
         score=CONFIG.score.model_dump_json(),
-        data=data_of("references.yaml"),
+        judge="--judge results/completion/judge.json" if JUDGED else "",
+        data=data_of("references.yaml", "report/cautions.yaml"),
         code=code_of(
             "agreement.py",
             "agreement_tables.py",
@@ -106,4 +108,4 @@ rule summarise:
         ),
     shell:
         "python {params.script:q} {input.scores} --pairings {input.pairings} --selected {input.selected}"
-        " --usage {input.usage} --measures {input.measures} --score {params.score:q} --out-dir results/metrics > {log} 2>&1"
+        " --usage {input.usage} --measures {input.measures} --score {params.score:q} {params.judge} --out-dir results/metrics > {log} 2>&1"

@@ -19,11 +19,13 @@ def main() -> None:
     parser.add_argument("--selected", type=Path, required=True, help="results/cases/cases.csv")
     parser.add_argument("--usage", type=Path, nargs="+", default=[], help="results/usage/<pairing>/<shard>.json")
     parser.add_argument("--measures", type=Path, nargs="+", default=[], help="results/measures/<pairing>/<shard>.csv")
+    parser.add_argument("--judge", type=Path, help="results/completion/judge.json, where completion was judged")
     said = "config section `score` as JSON; default: its defaults"
     parser.add_argument("--score", type=Score.model_validate_json, default=Score(), help=said)
     parser.add_argument("--out-dir", type=Path, required=True)
     args = parser.parse_args()
-    summarise(args.scores, args.pairings, args.selected, args.usage, args.measures, args.score, args.out_dir)
+    run = (args.scores, args.pairings, args.selected, args.usage, args.measures)
+    summarise(*run, args.score, args.out_dir, args.judge)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ def cautions(
     summary: Iterable[Mapping[str, Any]],
     manifests: Iterable[Mapping[str, Any]] = (),
     cases: Mapping[str, int] | None = None,
+    levels: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[str]:
     """Sentences, the gravest first; each once.
 
@@ -23,17 +24,27 @@ def cautions(
         summary: the rows of `results/metrics/summary.csv`, numbers as numbers.
         manifests: the rows of the audio manifests.
         cases: graded cases by pairing; without it none is called few.
+        levels: graded cases by pairing and level; without it the selected cases are counted.
     """
     rules = load_yaml("report/cautions.yaml")
     rows = list(summary)
     said = [*_of_data(flow, rules), *_of_counts(flow, rows, rules), *_of_pairings(rows, cases, rules)]
-    return list(dict.fromkeys([*said, *_of_levels(flow, rules), *_of_voices(manifests, rules)]))
+    return list(dict.fromkeys([*said, *_of_levels(flow, levels, rules), *_of_voices(manifests, rules)]))
 
 
 def graded_cases(agreement: Iterable[Mapping[str, str]]) -> dict[str, int]:
     """The graded cases by pairing, from the rows of `results/metrics/agreement.csv`."""
     wanted = ("all", "accuracy")
     return {row["pairing"]: int(row["cases"]) for row in agreement if (row["group"], row["measure"]) == wanted}
+
+
+def graded_levels(agreement: Iterable[Mapping[str, str]]) -> dict[str, dict[str, int]]:
+    """The graded cases by pairing and ground-truth level, from the same rows."""
+    found: dict[str, dict[str, int]] = {}
+    for row in agreement:
+        if (row["group"], row["measure"]) == ("truth", "accuracy"):
+            found.setdefault(row["pairing"], {})[row["level"]] = int(row["cases"])
+    return found
 
 
 def restricted(flow: Mapping[str, Any]) -> list[str]:
@@ -72,6 +83,11 @@ def _of_pairings(
         for key in ("leaked_label", "other_scale", "error"):
             if row[key]:
                 yield texts[key].format(pairing=row["pairing"], n=row[key], episodes=row["episodes"])
+    yield from _of_completion(rows, texts)
+    unchecked = [row for row in rows if row.get("unchecked_speech")]
+    if unchecked:
+        counts = ", ".join(str(row["unchecked_speech"]) for row in unchecked)
+        yield texts["unchecked_speech"].format(pairing=_names(unchecked), n=counts)
     if nothing := [row for row in rows if not row["graded"]]:
         yield texts["nothing"].format(pairing=_names(nothing))
     least = rules["few_cases"]
@@ -79,6 +95,14 @@ def _of_pairings(
     if cases is not None and few:
         counts = ", ".join(str(cases.get(row["pairing"], 0)) for row in few)
         yield texts["few"].format(pairing=_names(few), n=counts, least=least)
+
+
+def _of_completion(rows: list[Mapping[str, Any]], texts: Mapping[str, str]) -> Iterator[str]:
+    judged = [row for row in rows if row.get("judged") and row.get("completion_labels")]
+    for labels in dict.fromkeys(row["completion_labels"] for row in judged):
+        same = [row for row in judged if row["completion_labels"] == labels]
+        judge = same[0]["completion_judge"]
+        yield texts["completion"].format(pairing=_names(same), judge=judge, labels=labels)
 
 
 def _labels(row: Mapping[str, Any]) -> list[str]:
@@ -89,10 +113,24 @@ def _names(rows: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(str(row["pairing"]) for row in rows)
 
 
-def _of_levels(flow: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:
-    counts = {level: flow["selected_by_acuity"].get(level, 0) for level in "12345"}
+def _of_levels(
+    flow: Mapping[str, Any], levels: Mapping[str, Mapping[str, int]] | None, rules: Mapping[str, Any]
+) -> Iterator[str]:
+    """What holds of every pairing without their names: a pairing may take fewer cases than are selected."""
+    by_pairing = levels or {"": flow["selected_by_acuity"]}
+    said: dict[str, list[str]] = {}
+    for pairing, counts in by_pairing.items():
+        for text in _of_level_counts({level: counts.get(level, 0) for level in "12345"}, rules):
+            said.setdefault(text, []).append(pairing)
+    for text, pairings in said.items():
+        everywhere = len(pairings) == len(by_pairing)
+        yield text if everywhere else f"{', '.join(pairings)}: {text[:1].lower()}{text[1:]}"
+
+
+def _of_level_counts(counts: Mapping[str, int], rules: Mapping[str, Any]) -> Iterator[str]:
     labelled = sum(counts.values())
-    if not labelled:
+    # With fewer cases than one level needs, that there are few says it all.
+    if labelled < rules["smallest_level"]:
         return
     level, most = max(counts.items(), key=lambda item: item[1])
     if most / labelled > rules["largest_share"]:

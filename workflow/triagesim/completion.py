@@ -37,6 +37,7 @@ class Judge(BaseModel):
     Attributes:
         sampling: over the model's own.
         content: the identity of its backend and a hash of its prompts.
+        label: what a reader must know of it wherever a verdict counts; no verdict depends on it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Judge(BaseModel):
     sampling: dict[str, Any]
     seed: int
     content: list[Any]
+    label: str | None = None
 
     @property
     def version(self) -> str:
@@ -78,13 +80,15 @@ def resolve_judge(config: Config) -> Judge:
     """The judge that the configuration names in `measures.judge`."""
     assert config.measures.judge is not None
     model = config.models[config.measures.judge]
-    content = [configured_backend(model, {}).identity, prompts_digest(getattr(model, "prompts", "full"), "completion")]
+    backend = configured_backend(model, {})
+    content = [backend.identity, prompts_digest(getattr(model, "prompts", "full"), "completion")]
     return Judge(
         name=config.measures.judge,
         options=model,
         sampling={**getattr(model, "sampling", {}), **config.measures.sampling},
         seed=config.simulation.seed,
         content=content,
+        label=backend.label,
     )
 
 

@@ -9,17 +9,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from triagesim.cautions import cautions, graded_cases
-from triagesim.config import Score
+from triagesim.cautions import cautions, graded_cases, graded_levels
+from triagesim.completion import Judge
+from triagesim.config import Model, Score
 from triagesim.errors import InputError
 from triagesim.governance import attributions
 from triagesim.jsonl import read_lines, read_table, write_json, write_table
 from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
+from triagesim.resources import load_yaml
 from triagesim.scoring import summarize_scores
 
 #: The tables of agreement, `results/metrics/<name>.csv` (`triagesim.metric_tables`).
 TABLES = ("agreement", "confusion", "comparisons", "economy", "calibration", "behaviour", "status", "references")
+#: Pairings that the first closing line names for one limit; of more it says how many.
+MOST_NAMES = 3
 #: Columns that stay text, whatever stands in them.
 _TEXTS = frozenset({"pairing", "episode_id", "case_id", "levels", "subject"})
 _WORDS = {"true": True, "false": False, "": None}
@@ -33,6 +37,7 @@ def summarise(
     measures: Iterable[Path],
     options: Score,
     out_dir: Path,
+    judge: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Write `summary.csv`, `summary.json` (one row a pairing), `usage.json` (what each pairing took) and every table of
     agreement (`triagesim.metric_tables`) into `out_dir`.
@@ -40,6 +45,7 @@ def summarise(
     Args:
         usage: what each shard took, `<pairing>/<shard>.json`.
         measures: the measures of each shard's episodes (`triagesim.measured`).
+        judge: `results/completion/judge.json`; None where no completion was judged.
 
     Raises:
         InputError: the episodes don't add up to the selected cases; the text names what is missing or too much.
@@ -51,14 +57,23 @@ def summarise(
     measured: dict[str, list[dict[str, Any]]] = {}
     for path in measures:
         measured.setdefault(path.parent.name, []).extend(read_values(path))
-    cases = [row["case_id"] for row in read_table(selected)]
+    chosen = list(read_table(selected))
+    cases = [row["case_id"] for row in chosen]
+    judging = Judge.model_validate_json(judge.read_text(encoding="utf-8")) if judge else None
     rows, by_pairing = [], {}
     for path in pairings:
         pairing = ResolvedPairing.model_validate_json(path.read_text(encoding="utf-8"))
         by_pairing[pairing.name] = scored.get(pairing.name, Scores({name: [] for name in columns()}))
         found = by_pairing[pairing.name].rows()
         _assert_complete(pairing, found, cases)
-        rows.append({**_row(pairing, found), **rates(measured.get(pairing.name, ()))})
+        rows.append(
+            {
+                **_row(pairing, found),
+                "unchecked_speech": _unchecked_speech(pairing, chosen),
+                **rates(measured.get(pairing.name, ())),
+                **_completion_judge(pairing, judging),
+            }
+        )
     write_tables(by_pairing, options, out_dir)
     write_table(out_dir / "summary.csv", list(rows[0]), [row.values() for row in rows])
     write_json(out_dir / "summary.json", {"cases": len(cases), "pairings": rows})
@@ -87,26 +102,43 @@ def closing_lines(results: Path) -> str:
     place = results.absolute() if whole else results
     metrics = results / "metrics"
     lines = []
+    rows = list(read_values(metrics / "summary.csv")) if (metrics / "summary.csv").exists() else []
     flow: dict[str, Any] = {}
     if (results / "cases" / "flow.json").exists():
         flow = json.loads((results / "cases" / "flow.json").read_text(encoding="utf-8"))
         rejected = f"{flow['rejected']} rejected" + (f" ({place}/cases/rejects.csv)" if flow["rejected"] else "")
-        lines.append(f"cases: {flow['read']} rows read, {rejected}, {flow['selected']} to simulate")
+        lines.append(f"cases: {flow['read']} rows read, {rejected}, {_to_simulate(flow, rows, results / 'pairings')}")
     manifests = sorted((results / "audio").glob("manifest-*.jsonl"))
-    if flow and (metrics / "summary.csv").exists():
-        rows = list(read_values(metrics / "summary.csv"))
+    if flow and rows:
         width = max(24, *(len(row["pairing"]) + 2 for row in rows))
         lines.append(
             f"{'pairing':<{width}}{'ok':>6}{'skipped':>9}{'error':>7}{'right':>14}{'over':>7}{'under':>7}{'turns':>7}"
         )
         lines += [_closing_row(row, width, _called(metrics / "confusion.csv", row["pairing"])) for row in rows]
         spoken = [row for path in manifests for _, row in read_lines(path)]
-        agreement = metrics / "agreement.csv"
-        cases = graded_cases(read_table(agreement)) if agreement.exists() else None
-        lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, cases)]
+        agreement = list(read_table(metrics / "agreement.csv")) if (metrics / "agreement.csv").exists() else None
+        counts = (graded_cases(agreement), graded_levels(agreement)) if agreement is not None else ()
+        lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, *counts)]
     paths = [results / "report.html", metrics / "summary.csv", results / "pool.jsonl", *manifests]
-    lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists()]
+    lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists() and path.stat().st_size]
     return "\n".join([*lines, *attributions(flow.get("provenance", {}))])
+
+
+def _to_simulate(flow: dict[str, Any], rows: list[dict[str, Any]], pairings: Path) -> str:
+    """How many cases are selected, and which pairings take fewer of them."""
+    fewer: dict[int, list[str]] = {}
+    for name in (row["pairing"] for row in rows):
+        path = pairings / f"{name}.json"
+        limit = json.loads(path.read_text(encoding="utf-8"))["limit"] if path.exists() else None
+        if limit is not None and limit < flow["selected"]:
+            fewer.setdefault(limit, []).append(name)
+    if not fewer:
+        return f"{flow['selected']} to simulate"
+    most = [
+        f"at most {limit} by {', '.join(names) if len(names) <= MOST_NAMES else f'{len(names)} pairings'}"
+        for limit, names in fewer.items()
+    ]
+    return ", ".join([f"{flow['selected']} selected", *most])
 
 
 def _called(confusion: Path, pairing: str) -> tuple[int, int, int] | None:
@@ -147,6 +179,32 @@ def _row(pairing: ResolvedPairing, found: list[dict[str, Any]]) -> dict[str, Any
     head = {"pairing": pairing.name, **models, "labels": "; ".join(labels), "episodes": len(found)}
     ungraded = {why: sum(bool(row[why]) for row in ok) for why in ("other_scale", "leaked_label")}
     return {**head, **counts, **ungraded, **summary}
+
+
+def _unchecked_speech(pairing: ResolvedPairing, selected: list[dict[str, str]]) -> int:
+    """Cases that may not be able to talk, where no dialogue master checks whether they are."""
+    if "judge" in pairing.models:
+        return 0
+    rules = load_yaml("report/cautions.yaml")["may_not_talk"]
+    return sum(
+        row.get("acuity") in rules["acuity"] or row.get("pain_status") in rules["pain_status"]
+        for row in selected[: pairing.limit]
+    )
+
+
+def _completion_judge(pairing: ResolvedPairing, judge: Judge | None) -> dict[str, str | None]:
+    """Who judged completion, and what must be known of that: its label, and whose own model it is."""
+    if judge is None:
+        return {"completion_judge": None, "completion_labels": None}
+    known = [judge.label] if judge.label else []
+    own = [role for role in ("nurse", "patient") if _same_model(pairing.models[role].options, judge.options)]
+    if own:
+        known.append(f"also plays the {' and the '.join(own)}")
+    return {"completion_judge": judge.name, "completion_labels": "; ".join(known)}
+
+
+def _same_model(one: Model, other: Model) -> bool:
+    return (one.backend, getattr(one, "model", "")) == (other.backend, getattr(other, "model", ""))
 
 
 def _assert_complete(pairing: ResolvedPairing, found: list[dict[str, Any]], cases: list[str]) -> None:

@@ -20,6 +20,10 @@ MOST_LABELS = 60
 # XML 1.0, section 2.2.
 _NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _BY_PAIRING = ("confusion", "by_level", "calibration", "traits")
+#: Pixels of a label's line, and by which share a reader's font may be wider than the one that it was measured in.
+_LABEL_LIMIT, _WIDER = 320, 0.3
+#: Fonts differ in width: what is drawn may be a little wider than what was measured.
+_PADDING = {"left": 32, "right": 12, "top": 5, "bottom": 5}
 _INK, _MUTED, _LINE, _ACCENT = "var(--ink)", "var(--muted)", "var(--line)", "var(--c1)"
 _SERIES = [f"var(--c{number})" for number in range(1, 9)]
 #: What the figure of agreement shows.
@@ -290,7 +294,7 @@ def _traits(tables: Tables) -> _Drawn | None:
     records = [
         {
             **record,
-            "what": f"{record['trait'].replace('_', ' ')}: {measure_name(record['measure'])}",
+            "what": _effect_label(record),
             "low": record["g_low"],
             "high": record["g_high"],
         }
@@ -300,6 +304,12 @@ def _traits(tables: Tables) -> _Drawn | None:
     chart = _forest(records, "what", "hedges_g", "pairing", columns=2)
     text = "A dot an effect of a trait in standard deviations (Hedges' g), with its interval; a line at 0."
     return _Drawn("Effects of traits", text, chart, header, records)
+
+
+def _effect_label(record: dict[str, Any]) -> str:
+    """Trait and measure, and the contrast on a second line: a trait has several."""
+    words = [str(record[name]).replace("_", " ") for name in ("trait", "contrast")]
+    return f"{words[0]}: {measure_name(record['measure'])}\n{words[1]}"
 
 
 def _audit(tables: Tables) -> _Drawn | None:
@@ -322,18 +332,26 @@ def _audit(tables: Tables) -> _Drawn | None:
 def _forest(
     records: list[dict[str, Any]], label: str, value: str, panel: str, *, columns: int, scale: alt.Scale | None = None
 ) -> Chart:
-    """Dots with intervals and a line at 0, a row a label and a panel a value of `panel`."""
+    """Dots with intervals and a line at 0, a row a label (one or two lines) and a panel a value of `panel`."""
     import altair as alt
 
     labels = _distinct(records, label)[:MOST_LABELS]
     shown = [record for record in records if record[label] in labels]
-    base = alt.Chart(_data(shown), width=220 if columns > 1 else 300, height=alt.Step(16)).encode(
-        y=alt.Y(f"{label}:N", title=None, sort=labels, axis=alt.Axis(labelLimit=320))
+    lines = [line for text in labels for line in text.split("\n")]
+    tall = len(lines) > len(labels)
+    names = alt.Axis(
+        labelLimit=_LABEL_LIMIT,
+        labelExpr="split(datum.label, '\\n')",
+        labelBaseline="middle",
+        labelOffset=-6 if tall else 0,
+    )
+    base = alt.Chart(_data(shown), width=220 if columns > 1 else 300, height=alt.Step(30 if tall else 16)).encode(
+        y=alt.Y(f"{label}:N", title=None, sort=labels, axis=names)
     )
     at_zero = {"condition": {"test": "datum.value === 0", "value": _INK}, "value": _LINE}
     axis = alt.Axis(gridColor=at_zero, grid=True)
     across = alt.X(f"{value}:Q", title=None, axis=axis, scale=scale or alt.Undefined)
-    return _panels(
+    chart = _panels(
         [
             base.mark_rule(color=_ACCENT, strokeWidth=2).encode(x="low:Q", x2="high:Q"),
             base.mark_point(color=_ACCENT, filled=True, size=50).encode(x=across),
@@ -343,6 +361,8 @@ def _forest(
         columns=columns,
         own_rows=True,
     )
+    widest = min(_LABEL_LIMIT, 6 * max(map(len, lines), default=0))
+    return chart.properties(padding={**_PADDING, "left": max(_PADDING["left"], round(_WIDER * widest))})
 
 
 def _panels(layers: list[alt.Chart], by: str, names: list[str], *, columns: int, own_rows: bool = False) -> Chart:
@@ -356,7 +376,7 @@ def _panels(layers: list[alt.Chart], by: str, names: list[str], *, columns: int,
         .facet(
             facet=alt.Facet(f"{by}:N", sort=names, header=header),
             columns=min(columns, max(1, len(names))),
-            spacing=50 if own_rows else 20,
+            spacing={"row": 40, "column": 80} if own_rows else 20,
         )
     )
     return chart.resolve_scale(x="independent", y="independent") if own_rows else chart
@@ -404,8 +424,7 @@ _AXIS = {
 }
 _CONFIG = {
     "background": None,
-    # Fonts differ in width: what is drawn may be a little wider than what was measured.
-    "padding": {"left": 32, "right": 12, "top": 5, "bottom": 5},
+    "padding": _PADDING,
     "mark": {"opacity": 1},
     "font": "Arial, Liberation Sans, sans-serif",
     "axis": _AXIS,

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from triagesim.cautions import cautions, graded_cases, restricted
+from triagesim.cautions import cautions, graded_cases, graded_levels, restricted
 from triagesim.errors import InputError
 from triagesim.governance import notice, private_files
 from triagesim.jsonl import read_lines, read_table, write_table, write_text
@@ -89,11 +89,12 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
     figures = _draw(drawn, tables, data)
     beside = _write_dialogues(dialogues.chunks, data)
     summary = list(read_values(paths["summary.csv"]))
-    cases = graded_cases(tables["agreement.csv"]) if "agreement.csv" in tables else None
+    agreement = tables.get("agreement.csv")
+    counts = (graded_cases(agreement), graded_levels(agreement)) if agreement is not None else ()
     page = _render(
         flow=flow,
         summary=summary,
-        cautions=cautions(flow, summary, spoken, cases),
+        cautions=cautions(flow, summary, spoken, *counts),
         restricted=restricted(flow),
         notice=notice(flow["provenance"]).split("\n\n"),
         sections=[_section(section, tables, figures, paths, data.name) for section in sections],

@@ -122,6 +122,10 @@ def _capital(text: str) -> str:
 def _with_interval(row: Row) -> Cell:
     value, low, high = (number(row.get(name)) for name in ("value", "low", "high"))
     if value is None:
-        return Cell(f"– {row.get('note') or ''}".strip(), True)
-    interval = "" if low is None or high is None else f" ({decimals(low)}–{decimals(high)})"
+        note = row.get("note")
+        return Cell(f"– {note}" if note else "–", not note)
+    if low is None or high is None:
+        return Cell(decimals(value), True)
+    dash = " to " if low < 0 or high < 0 else "–"
+    interval = f" ({decimals(low)}{dash}{decimals(high)})"
     return Cell(decimals(value) + interval, True)
