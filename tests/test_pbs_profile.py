@@ -258,7 +258,7 @@ def test_a_job_finds_the_named_variables_and_no_secret(here: Path, monkeypatch: 
     assert given.items() <= found.items()
     assert found["http_proxy"] == "http://proxy:3128"
     assert not found.keys() & {*hidden, "MY_OWN"}
-    assert found["PATH"] == os.environ["PATH"]
+    assert found["PATH"].endswith(os.environ["PATH"])  # what starts python3 may put folders of its own before it
 
 
 def test_a_secret_that_is_named_for_the_jobs_is_refused(here: Path) -> None:
