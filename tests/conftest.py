@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("untimed", parent=settings.get_profile(settings.get_current_profile_name()), deadline=None)
+settings.register_profile("untimed", settings(deadline=None))
 settings.load_profile("untimed")
