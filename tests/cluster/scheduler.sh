@@ -8,7 +8,7 @@
 #   scheduler.sh conf      the path of its configuration
 set -euo pipefail
 
-base=${TRIAGESIM_SLURM:-/tmp/triagesim-slurm}
+base=${TRIAGESIM_SLURM:-${TMPDIR:-/tmp}/triagesim-slurm}
 export SLURM_CONF=$base/slurm.conf
 packages=(munge slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurm-wlm-torque)
 

@@ -14,7 +14,7 @@ from triagesim.backends import configured_backend
 from triagesim.calls import Caller, GivenUp, Question, Seat
 from triagesim.cases import Case
 from triagesim.config import Config, HostedAttestation, Model, identity_options
-from triagesim.drive import TooManyErrors
+from triagesim.drive import TooManyErrors, too_many
 from triagesim.journal import Journal, shard_lock
 from triagesim.jsonl import digest, read_lines, write_json, write_jsonl
 from triagesim.judging import Completion
@@ -126,12 +126,8 @@ def judge_shard(task: Judging) -> None:
             rows = {row["episode_id"]: row for row in verdicts}
         write_json(task.usage, spent_on(task.journal, cases, list(rows)))
         failed = [row for row in rows.values() if row["verdict"] is None]
-        if failed and len(failed) / len(episodes) > task.max_error_rate:
-            listed = "\n".join(f"  {row['episode_id']}: {row['error']}" for row in failed)
-            raise TooManyErrors(
-                f"{task.out}: {len(failed)} of {len(episodes)} episodes have no verdict, more than max_error_rate="
-                f"{task.max_error_rate:g}. All other answers are kept; the same command asks these anew.\n{listed}"
-            )
+        if problem := too_many(failed, len(episodes), task.max_error_rate, str(task.out), "have no verdict"):
+            raise TooManyErrors(problem)
         write_jsonl(task.out, [rows[episode["episode_id"]] for episode in episodes])
     print(
         f"{task.out}: {len(episodes)} episodes judged by {judge.name}, {len(failed)} without a verdict", file=sys.stderr

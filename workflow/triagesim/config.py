@@ -11,7 +11,7 @@ import difflib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -497,13 +497,18 @@ def _across(config: Config) -> Iterator[str]:
         yield "pairings: nothing to simulate; add at least one {nurse: …, patient: …}"
     slugs: dict[str, int] = {}
     for number, pairing in enumerate(pairings):
-        where = f"pairings[{number}]" if isinstance(config.pairings, list) else "pairings.grid"
-        yield from _models_of(config, pairing, where)
+        where = _place(config, number)
+        yield from _unknown(config, _seats(pairing, where))
+        if pairing.judge is None and (pairing.features or config.simulation.features).appearance:
+            yield f"{where}.features.appearance: needs a dialogue master; name a judge"
         if first := slugs.get(pairing.slug.lower()):
             yield f"{where}.name: {pairing.slug!r} is the name of pairings[{first - 1}] already; give each its own name"
         slugs.setdefault(pairing.slug.lower(), number + 1)
     yield from refused(config, config.data.provenance)
-    yield from _judge_of(config)
+    judge = config.models.get(config.measures.judge or "")
+    yield from _unknown(config, [("measures.judge", config.measures.judge)])
+    if isinstance(judge, AgendaModel):
+        yield "measures.judge: the agenda is no language model and can't judge a dialogue as a whole; name one that is"
     if Path(os.path.normpath(config.journal.dir)).parts[:1] == ("results",):
         yield "journal.dir: lies in results/, which is deleted to start afresh; name a folder outside it"
     if not any(config.dataset.splits.values()):
@@ -523,7 +528,7 @@ def refused(config: Config, provenance: Provenance) -> Iterator[str]:
     if provenance in OPEN:
         return
     for where, name in _asked(config):
-        model = config.models.get(name)
+        model = config.models.get(name or "")
         if not isinstance(model, HostedModel) or not leaves(model):
             continue
         at = provider_of(model.base_url or OPENROUTER)
@@ -537,32 +542,29 @@ def refused(config: Config, provenance: Provenance) -> Iterator[str]:
         )
 
 
-def _asked(config: Config) -> Iterator[tuple[str, str]]:
+def _asked(config: Config) -> Iterator[tuple[str, str | None]]:
     """Every key that names a model which is asked, with that name."""
     for number, pairing in enumerate(config.expanded()):
-        where = f"pairings[{number}]" if isinstance(config.pairings, list) else "pairings.grid"
-        named = {"nurse": pairing.nurse, "patient": pairing.patient, "judge": pairing.judge}
-        yield from ((f"{where}.{role}", name) for role, name in named.items() if name is not None)
-    if config.measures.judge is not None:
-        yield "measures.judge", config.measures.judge
+        yield from _seats(pairing, _place(config, number))
+    yield "measures.judge", config.measures.judge
 
 
-def _models_of(config: Config, pairing: Pairing, where: str) -> Iterator[str]:
+def _place(config: Config, number: int) -> str:
+    """The key that a pairing stands under."""
+    return f"pairings[{number}]" if isinstance(config.pairings, list) else "pairings.grid"
+
+
+def _seats(pairing: Pairing, where: str) -> Iterator[tuple[str, str | None]]:
+    """The keys of a pairing that name a model, with that name."""
+    yield from ((f"{where}.{role}", getattr(pairing, role)) for role in ("nurse", "patient", "judge"))
+
+
+def _unknown(config: Config, asked: Iterable[tuple[str, str | None]]) -> Iterator[str]:
+    """Which of these names, each after its key, is no model; None asks for none."""
     known = list(config.models)
-    for role in ("nurse", "patient", "judge"):
-        name = getattr(pairing, role)
-        if name is not None and name not in config.models:
-            yield f"{where}.{role}: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
-    if pairing.judge is None and (pairing.features or config.simulation.features).appearance:
-        yield f"{where}.features.appearance: needs a dialogue master; name a judge"
-
-
-def _judge_of(config: Config) -> Iterator[str]:
-    name, known = config.measures.judge, list(config.models)
-    if name is not None and name not in known:
-        yield f"measures.judge: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
-    elif name is not None and isinstance(config.models[name], AgendaModel):
-        yield "measures.judge: the agenda is no language model and can't judge a dialogue as a whole; name one that is"
+    for where, name in asked:
+        if name is not None and name not in known:
+            yield f"{where}: no model {name!r} in models{nearest(name, known)}; there are {', '.join(known)}"
 
 
 def _explain(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:

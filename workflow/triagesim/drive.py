@@ -119,14 +119,21 @@ def _write(plan: Plan, done: dict[str, dict[str, Any]]) -> str:
     if plan.usage is not None:
         write_json(plan.usage, spent_on(plan.journal, [case.case_id for case, _ in plan.jobs], plan.names))
     failed = [episode for episode in done.values() if episode["status"] == "error"]
-    if failed and len(failed) / len(plan.jobs) > plan.max_error_rate:
-        listed = "\n".join(f"  {episode['episode_id']}: {episode['error']}" for episode in failed)
-        return (
-            f"{plan.title}: {len(failed)} of {len(plan.jobs)} episodes failed, more than max_error_rate="
-            f"{plan.max_error_rate:g}. All other answers are kept; the same command asks these anew.\n{listed}"
-        )
-    write_jsonl(plan.out, [done[name] for name in plan.names])
-    return ""
+    problem = too_many(failed, len(plan.jobs), plan.max_error_rate, plan.title, "failed")
+    if not problem:
+        write_jsonl(plan.out, [done[name] for name in plan.names])
+    return problem
+
+
+def too_many(failed: list[dict[str, Any]], count: int, most: float, title: str, what: str) -> str:
+    """The list of the episodes that failed, if they are more than a share `most` of all; else nothing."""
+    if not failed or len(failed) / count <= most:
+        return ""
+    listed = "\n".join(f"  {episode['episode_id']}: {episode['error']}" for episode in failed)
+    return (
+        f"{title}: {len(failed)} of {count} episodes {what}, more than max_error_rate={most:g}. All other answers are "
+        f"kept; the same command asks these anew.\n{listed}"
+    )
 
 
 def append_episodes(plan: Plan) -> list[dict[str, Any]]:
