@@ -248,6 +248,7 @@ def test_the_real_engine_does_what_is_promised() -> None:
         "pytest",
         "-o",
         "addopts=",
+        "--confcutdir=tests/real_vllm",  # the tests' own conftest.py needs what this environment hasn't
         "-p",
         "no:cacheprovider",
         "-ra",
