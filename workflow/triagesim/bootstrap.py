@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 
 #: Draws for an interval, and its share, where the configuration (`score`) has no say.
 DRAWS, CONFIDENCE = 2000, 0.95
+#: What a table notes where `Interval.where_drawn_apart` left no ends.
+ALIKE = "all draws alike: no interval"
 #: At most so many numbers are drawn at once: 32 MB.
 _BLOCK = 4_000_000
 
@@ -24,6 +26,10 @@ class Interval(NamedTuple):
     low: float | None
     high: float | None
     undefined: int = 0
+
+    def where_drawn_apart(self) -> Interval:
+        """This one, without ends where both are the same: draws that are all alike don't say how sure a figure is."""
+        return Interval(None, None, self.undefined) if self.low == self.high else self
 
 
 def draw(clusters: Array, draws: int, seed: int) -> Array:

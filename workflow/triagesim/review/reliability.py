@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from triagesim.agreement import divide
-from triagesim.bootstrap import CONFIDENCE, DRAWS, Array, draw, percentiles
+from triagesim.bootstrap import ALIKE, CONFIDENCE, DRAWS, Array, draw, percentiles
 from triagesim.estimates import FEW, rounded
 
 Metric = Literal["nominal", "ordinal"]
@@ -147,10 +147,9 @@ def _estimate(sums_of: Array, value: Callable[[Array], Array], answers: int, see
     found = float(value(sums_of.sum(0)))
     if np.isnan(found):
         return Agreement(None, None, None, items, answers, undefined)
-    low, high, lost = percentiles(draw(sums_of, DRAWS, seed), value, CONFIDENCE)
+    low, high, lost = percentiles(draw(sums_of, DRAWS, seed), value, CONFIDENCE).where_drawn_apart()
     notes = [f"{lost} of {DRAWS} draws undefined"] if lost else []
-    if low is None or high is None or low == high:
-        low = high = None
-        notes = ["all draws alike: no interval"]
+    if low is None:
+        notes = [ALIKE]
     notes += [f"fewer than {FEW} dialogues"] if items < FEW else []
     return Agreement(rounded(found), rounded(low), rounded(high), items, answers, "; ".join(notes))

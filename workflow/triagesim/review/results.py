@@ -112,9 +112,9 @@ def _means(reviews: Reviews) -> Iterator[list[Any]]:
             if not len(sums):
                 continue
             total = sums.sum(0)
-            low, high, _ = percentiles(draw(sums, DRAWS, 0), _ratio, CONFIDENCE)
-            ends = [None, None] if low == high else [rounded(low), rounded(high)]
-            yield [by, value, question, rounded(total[0] / total[1]), *ends, len(sums), int(total[1])]
+            low, high, _ = percentiles(draw(sums, DRAWS, 0), _ratio, CONFIDENCE).where_drawn_apart()
+            mean = rounded(total[0] / total[1])
+            yield [by, value, question, mean, rounded(low), rounded(high), len(sums), int(total[1])]
 
 
 def _ratio(sums: Array) -> Array:
