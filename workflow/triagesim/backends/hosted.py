@@ -35,7 +35,9 @@ MAX_TOKENS = 2048
 #: Seconds from a request to the end of its answer.
 TIMEOUT = 300.0
 
+# Seconds until a connection must stand.
 _CONNECT_TIMEOUT = 30.0
+# Bytes of a response that are read, a hundred times an answer's; characters of a server's error that are shown.
 _LONGEST_BODY = 8 * 2**20
 _LONGEST_QUOTE = 300
 # Fields of a request that the caller's own would break.
