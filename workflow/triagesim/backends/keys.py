@@ -32,8 +32,8 @@ def find_key(name: str) -> str:
 def no_key(model: str) -> str:
     """What is said of a model that can't be asked without a key."""
     return (
-        f"{model}: there is no key; set {OPENROUTER_KEY} in the environment, or in a file .env in the folder that you "
-        "start from"
+        f"{model}: there is no key; set OPENROUTER_API_KEY in the environment, or in a file .env in the folder that "
+        "you start from"
     )
 
 
