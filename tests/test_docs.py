@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 
 from triagesim.artifact import Episode
 from triagesim.cases import Case
-from triagesim.config import RUNTIME_OPTIONS, Config, check_config
+from triagesim.cli import parser
+from triagesim.config import BACKENDS, RUNTIME_OPTIONS, Config, Model, check_config
 from triagesim.drive import OUT_OF_TIME, TooManyErrors
 from triagesim.errors import InputError, Kind, StopRun
 from triagesim.judging import LineCheck, NurseLineCheck
@@ -247,6 +248,15 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
     stated = [cells[0] for cells in tables(page, "Exit code")]
     codes = [TooManyErrors.exit_code, InputError.exit_code, StopRun.exit_code, OUT_OF_TIME]
     assert stated == ["0", *map(str, codes), "128 + n"]
+
+
+def test_every_backend_has_its_row_its_form_in_the_help_and_its_options() -> None:
+    page = (ROOT / "docs/engines.md").read_text(encoding="utf-8")
+    assert {name for cells in tables(page, "Backend") for name in CODE.findall(cells[0])} == set(BACKENDS)
+    forms = parser().format_help().partition("Models: ")[2].partition("@FILE")[0].split("|")
+    assert {re.match(r"\s*(\w*)", form)[1] for form in forms} == set(BACKENDS)  # type: ignore[index]
+    kinds = get_args(get_args(Model)[0])
+    assert {get_args(get_args(kind)[0].model_fields["backend"].annotation)[0] for kind in kinds} == set(BACKENDS)
 
 
 def test_every_option_of_an_engine_that_reruns_nothing_is_named() -> None:
