@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,18 @@ def percentiles(drawn: Array, value: Callable[[Array], Array], confidence: float
         return Interval(None, None, undefined)
     low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(low), float(high), undefined)
+
+
+def divide(top: NDArray[Any], bottom: NDArray[Any], empty: float = np.nan) -> Array:
+    """The ratio; `empty` where there is nothing to divide by."""
+    shape = np.broadcast_shapes(np.shape(top), np.shape(bottom))
+    divided: Array = np.divide(top, bottom, out=np.full(shape, empty, dtype=float), where=np.asarray(bottom) > 0)
+    return divided
+
+
+def ratio(sums: Array) -> Array:
+    """Of sums (… × (top, bottom)) the one over the other, NaN where nothing is below."""
+    return divide(sums[..., 0], sums[..., 1])
 
 
 def wilson(share: float, number: int, confidence: float) -> tuple[float, float]:

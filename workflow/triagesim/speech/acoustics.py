@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from triagesim.bootstrap import ALIKE, CONFIDENCE, DRAWS, draw, percentiles
+from triagesim.bootstrap import ALIKE, CONFIDENCE, DRAWS, draw, percentiles, ratio
 from triagesim.resources import load_yaml
 from triagesim.speech.corpus import Dialogue
 
@@ -189,8 +189,7 @@ def _mean(values: Sequence[float | None], seed: int) -> list[Any]:
     if len(known) == 1:
         return [round(known[0], 4), None, None, 1, "; ".join(filter(None, [note, "one dialogue"]))]
     pairs = np.array([[value, 1.0] for value in known])
-    drawn = draw(pairs, DRAWS, seed)
-    low, high, _ = percentiles(drawn, lambda sums: sums[:, 0] / sums[:, 1], CONFIDENCE).where_drawn_apart()
+    low, high, _ = percentiles(draw(pairs, DRAWS, seed), ratio, CONFIDENCE).where_drawn_apart()
     if low is None or high is None:
         return [round(fmean(known), 4), None, None, len(known), "; ".join(filter(None, [note, ALIKE]))]
     return [round(fmean(known), 4), round(low, 4), round(high, 4), len(known), note]
