@@ -179,6 +179,14 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     assert [link for link in links if link and not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
+def test_every_name_that_a_recipe_sends_to_a_file_stands_there() -> None:
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
+    sent = re.findall(r"`([\w.]+)`(?: of [\w ]+)? (?:\(|in )`((?:workflow|tests)/[\w/.]+)`", text)
+    assert len(sent) > 15
+    for name, file in sent:
+        assert re.search(rf"\b{name.rpartition('.')[2]}\b", (ROOT / file).read_text(encoding="utf-8")), name
+
+
 def test_the_readme_leads_to_every_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [page for page in PAGES if page != "README.md" and f"]({page})" not in text] == []
