@@ -179,6 +179,16 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     assert [link for link in links if link and not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_an_option_of_a_command_that_a_page_shows_is_one_of_its_program(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    for program, options in re.findall(r"python3? ((?:workflow/scripts|benchmarks|tests)/\S+\.py)([^`\n#]*)", text):
+        shared = "benchmarks/measuring.py" if program.startswith("benchmarks/") else program
+        code = "".join((ROOT / path).read_text(encoding="utf-8") for path in {program, shared})
+        named = [option for option in re.findall(r"--[\w-]+", options) if option != "--help"]
+        assert [option for option in named if f'"{option}"' not in code] == [], program
+
+
 def test_every_name_that_a_recipe_sends_to_a_file_stands_there() -> None:
     text = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
     sent = re.findall(r"`([\w.]+)`(?: of [\w ]+)? (?:\(|in )`((?:workflow|tests)/[\w/.]+)`", text)
