@@ -174,7 +174,12 @@ def check_hearing():
 
 def check_keys_of_jobs():
     """Say before any job that a model can't be asked for want of a key, if a job will need it."""
-    asking = [job for job in workflow.dag.needrun_jobs() if job.params.get("journal")]
+    # Beside a module's rules there may be others.
+    asking = [
+        job
+        for job in workflow.dag.needrun_jobs()
+        if job.params.get("journal") and job.wildcards.get("pairing") in PAIRINGS
+    ]
     jobs = [(Path(job.params.journal), models_asked_by(job)) for job in asking]
     if warning := check_keys(jobs, here=workflow.local_exec):
         print(f"warning: {warning}", file=sys.stderr)
