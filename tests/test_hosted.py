@@ -442,10 +442,10 @@ def test_nobody_at_the_address_is_a_lost_connection() -> None:
 
 def test_a_server_that_never_answers_is_left_after_the_time_limit() -> None:
     with FaultServer("hang") as server:
-        error = outcome(server, timeout=0.2)
+        error = outcome(server, timeout=1)
         server.wait_for(lambda: server.asked[0].abandoned)
     assert isinstance(error, BackendError)
-    assert (error.kind, "within 0.2 s" in str(error)) == ("timeout", True)
+    assert (error.kind, "within 1 s" in str(error)) == ("timeout", True)
 
 
 def test_a_proxy_of_the_cluster_is_not_asked_for_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -626,7 +626,8 @@ def connections_to(port: int) -> int:
 @pytest.mark.parametrize("fault", ["hang", "reset", "silence", "cut_length", "endless", "bad_gzip"])
 def test_a_call_that_gets_no_whole_answer_spoils_no_later_one(fault: str) -> None:
     with FaultServer(f"{fault}@2,3") as server:
-        backend = OpenAICompatible("m", base_url=server.url, max_workers=1, timeout=0.5)
+        # As long as a call that is answered may take on a busy machine; two of the calls take all of it.
+        backend = OpenAICompatible("m", base_url=server.url, max_workers=1, timeout=4)
 
         async def go() -> list[type]:
             await backend.start()
