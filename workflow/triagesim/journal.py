@@ -31,13 +31,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_json
+import msgspec
 
 from triagesim.environment import note_gain
 from triagesim.errors import StopRun
 from triagesim.requests import CallName, Completion, Usage
 
 BUCKETS = 64
+_as_json = msgspec.json.Encoder().encode
 _STARTED = int(time.time())
 _TOKEN = secrets.token_hex(4)
 _numbers = itertools.count(1)
@@ -190,7 +191,7 @@ class Journal:
                 self._syncing.start()
             if name not in self._files:
                 self._files[name] = _File(self._folder / name / f"{process_name()}-{next(_numbers)}.jsonl")
-            self._files[name].append(to_json(record) + b"\n")
+            self._files[name].append(_as_json(record) + b"\n")
         except OSError as error:
             if name in self._files:  # what follows a torn line in a file would be lost with it
                 self._files.pop(name).close()
