@@ -1,5 +1,6 @@
-"""The comparison of levels: its statistics against an independent computation, and the command itself; and the
-benchmarks of the engine: what they count with, and that each prints its table.
+"""The benchmarks: the statistics of the comparison of levels, what engines are counted with, and that each prints.
+
+The statistics are held against an independent computation, and each command prints its table.
 """
 
 from __future__ import annotations

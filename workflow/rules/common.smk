@@ -4,6 +4,7 @@ import shlex
 
 from snakemake.settings.types import DeploymentMethod
 
+from triagesim.backends.keys import check_keys
 from triagesim.config import check_config
 from triagesim.demand import demand
 from triagesim.environment import prepare
@@ -169,3 +170,23 @@ def check_hearing():
     # A module's rules have a prefix.
     if any(job.rule.name.endswith("transcribe") for job in workflow.dag.needrun_jobs()):
         check_installed()
+
+
+def check_keys_of_jobs():
+    """Say before any job that a model can't be asked for want of a key, if a job will need it."""
+    # Beside a module's rules there may be others.
+    asking = [
+        job
+        for job in workflow.dag.needrun_jobs()
+        if job.params.get("journal") and job.wildcards.get("pairing") in PAIRINGS
+    ]
+    jobs = [(Path(job.params.journal), models_asked_by(job)) for job in asking]
+    if warning := check_keys(jobs, here=workflow.local_exec):
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def models_asked_by(job):
+    """The models that a job asks: the pairing's, or the judge of completion."""
+    if job.rule.name.endswith("judge_completion"):
+        return [CONFIG.models[CONFIG.measures.judge]]
+    return models_of(job.wildcards)

@@ -57,6 +57,7 @@ rule export:
                     "rows",
                 )
             ),
+            "artifact.py",
             "lenient.py",
             "scoring.py",
             "splits.py",

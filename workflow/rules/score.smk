@@ -38,6 +38,7 @@ rule score:
             "personas/patient.yaml",
         ),
         code=code_of(
+            "artifact.py",
             "environment_view.py",
             "language.py",
             "leaks.py",

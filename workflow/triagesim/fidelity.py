@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from triagesim.bootstrap import Array, draw, percentiles, wilson
+from triagesim.bootstrap import ALIKE, Array, draw, percentiles, ratio, wilson
 from triagesim.config import Score
 from triagesim.estimates import FEW, RARE, WARNING, rounded
 from triagesim.leaks import KINDS
@@ -128,13 +128,13 @@ def _cells(measure: Measure, clusters: NDArray[np.int64], drawn: Array, confiden
     if not cases:
         return [measure.name, None, None, None, 0, *measure.band, "; ".join([*notes, "nothing to measure"])]
     value = sum(measure.top) / sum(measure.bottom)
-    low, high, _ = percentiles(drawn, _ratio, confidence)
+    low, high, _ = percentiles(drawn, ratio, confidence).where_drawn_apart()
     if measure.share and (cases < FEW or min(value, 1 - value) * cases < RARE):
         # As `triagesim.estimates.Sample` does: counted as one dialogue a case.
         low, high = wilson(value, cases, confidence)
         notes.append("Wilson")
-    elif low == high:
-        low = high = None
+    elif low is None:
+        notes.append(ALIKE)
     notes += _against(measure.band, value)
     if cases < FEW:
         notes.append(WARNING)
@@ -147,12 +147,6 @@ def _cells(measure: Measure, clusters: NDArray[np.int64], drawn: Array, confiden
         *measure.band,
         "; ".join(notes),
     ]
-
-
-def _ratio(drawn: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio: Array = drawn[:, 0] / drawn[:, 1]
-    return ratio
 
 
 def _against(band: tuple[float | None, float | None], value: float) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import gzip
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from triagesim.jsonl import dumps, read_lines
+from triagesim.jsonl import dumps, gzipped, read_lines
 from triagesim.lenient import mapping, mappings
 from triagesim.scoring import leaked_label, other_scale, outcome, score
 
@@ -248,4 +247,4 @@ def _traits(episode: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 def _packed(value: Any) -> str:
     """A JSON value as base64 of its gzip, the same bytes for the same value."""
-    return base64.b64encode(gzip.compress(dumps(value).encode("utf-8", "surrogatepass"), 6, mtime=0)).decode()
+    return base64.b64encode(gzipped(dumps(value).encode("utf-8", "surrogatepass"))).decode()
