@@ -71,12 +71,15 @@ def select_pool(runs: Sequence[Path], out: Path, options: Pool) -> Selection:
 def choose(runs: Iterable[Path], options: Pool) -> Selection:
     """Decide on every episode: first by what it is, then by the quotas."""
     members, left_out = [], []
+    # The levels of traits are few: each text is held once.
+    known: dict[Any, Any] = {}
     for episode in _episodes(runs):
         case = episode["case"]
         level = case.get("acuity")
         head = (pairing_of(episode), str(episode["episode_id"]), str(case["case_id"]), level)
         scores = score(episode)
-        members.append(Member(*head, outcome(episode, scores) == "graded", traits_of(episode)))
+        traits = {name: known.setdefault(level, level) for name, level in traits_of(episode).items()}
+        members.append(Member(*head, outcome(episode, scores) == "graded", traits))
         left_out.append(_why_not(episode, scores, options))
     notes = _apply_quotas(members, left_out, options)
     weights: dict[int, float] = {}

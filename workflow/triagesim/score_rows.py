@@ -174,12 +174,14 @@ class Scores:
 def read_scores(paths: Iterable[Path]) -> Scores:
     """The rows of all score tables, in the order of the paths."""
     cells: dict[str, list[str]] = {name: [] for name in columns()}
+    # Most cells say what many others say: each text is held once.
+    known: dict[str, str] = {}
     for path in paths:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file)
             header = next(rows)
             for name, column in zip(header, zip(*rows, strict=True), strict=False):
-                cells[name] += map(unguarded, column)
+                cells[name] += (known.setdefault(cell, cell) for cell in map(unguarded, column))
     return Scores(cells)
 
 
