@@ -38,7 +38,7 @@ def made_up(count: int) -> list[dict[str, Any]]:
 
 
 def _moved(vignette: dict[str, Any], case_id: str, draw: random.Random) -> dict[str, Any]:
-    vitals = {
+    vitals: dict[str, Any] = {
         name: value
         if value is None
         else round(value + draw.gauss(0, _MOVED[name]), 1 if name == "temperature" else None)
@@ -61,31 +61,25 @@ def shards_of(episodes: int) -> int:
     return max(1, episodes // SHARD)
 
 
-def fill(folder: Path, simulated: int) -> int:
-    """Give the shards after the first `simulated` ones dialogues that are put together from those of these.
+def fill(folder: Path, source: Path) -> None:
+    """Give the shards that aren't simulated dialogues that are put together from those of another run.
 
     A case gets the dialogue of another case of its vignette, with some of the patient's and the nurse's lines from yet
     another one, so that no two need be alike. Answers of a model they have none.
-
-    Returns:
-        How many episodes were simulated.
     """
-    shards = len(list((folder / "results/cases").glob("*-of-*.jsonl")))
-    played = folder / "results/episodes/agenda"
     known: dict[int, list[bytes]] = {}
-    for number in range(1, simulated + 1):
-        with (played / f"{number}-of-{shards}.jsonl").open("rb") as file:
+    for path in sorted(source.glob("results/episodes/agenda/*.jsonl")):
+        with path.open("rb") as file:
             for line in file:
                 known.setdefault(_vignette(json.loads(line)["case"]["case_id"]), []).append(line)
-    usage = (folder / f"results/usage/agenda/1-of-{shards}.json").read_text(encoding="utf-8")
+    usage = next(source.glob("results/usage/agenda/*.json")).read_text(encoding="utf-8")
     draw = random.Random(1)
-    for number in range(simulated + 1, shards + 1):
-        cases = [case["case_id"] for _, case in read_lines(folder / f"results/cases/{number}-of-{shards}.jsonl")]
-        write_jsonl(
-            played / f"{number}-of-{shards}.jsonl", [_mixed(case, known[_vignette(case)], draw) for case in cases]
-        )
-        write_text(folder / f"results/usage/agenda/{number}-of-{shards}.json", usage)
-    return sum(map(len, known.values()))
+    for path in sorted((folder / "results/cases").glob("*-of-*.jsonl")):
+        out = folder / "results/episodes/agenda" / path.name
+        if not out.exists():
+            cases = [case["case_id"] for _, case in read_lines(path)]
+            write_jsonl(out, (_mixed(case, known[_vignette(case)], draw) for case in cases))
+            write_text(folder / "results/usage/agenda" / f"{path.stem}.json", usage)
 
 
 def _vignette(case_id: str) -> int:
@@ -94,7 +88,8 @@ def _vignette(case_id: str) -> int:
 
 
 def _mixed(case_id: str, known: list[bytes], draw: random.Random) -> dict[str, Any]:
-    one, other = (json.loads(draw.choice(known)) for _ in range(2))
+    one: dict[str, Any] = json.loads(draw.choice(known))
+    other = json.loads(draw.choice(known))
     spoken = {(line["actor"], line["turn"]): line["utterance"] for line in other["history"] if line.get("utterance")}
     for line in one["history"]:
         said = spoken.get((line.get("actor"), line.get("turn")))

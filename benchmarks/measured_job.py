@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 #: Names the file that a line is added to for each command.
 NOTES = "MEASURED_JOBS"

@@ -7,7 +7,6 @@ done with a finished run: Snakemake's look at it, `triagesim status` and `verify
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -27,6 +26,8 @@ from triagesim.errors import InputError
 ROOT = HERE.parent
 COLUMNS = ("stage", "episodes", "jobs", "seconds", "of these on a core", "growth", "peak MB", "on disk MB")
 SIZES = (1_000, 10_000, 100_000)
+#: Shards that are simulated of a run whose other dialogues are put together.
+SAMPLE = 2
 #: Of the scripts, in the order of a run: the rule, and what it leaves below the run's folder.
 RULES = {
     "build_cases": ("build_cases", ["results/cases"]),
@@ -60,10 +61,10 @@ def main() -> None:
     parser = arguments(__doc__, peer=False)
     parser.add_argument("--episodes", type=int, nargs="+", default=SIZES, help="default: 1000 10000 100000")
     said = (
-        "simulate only so many of a size; the other shards hold dialogues put together from lines of these, "
-        "and the row of simulate is of those that were simulated"
+        f"of a size with more, simulate {SAMPLE} shards alone; the others get dialogues that are put together from "
+        "lines of the largest run that was simulated"
     )
-    parser.add_argument("--simulated", type=int, metavar="N", help=said)
+    parser.add_argument("--simulated", type=int, default=max(SIZES), metavar="N", help=said)
     parser.add_argument(
         "--verified", type=int, default=10_000, help="verify runs of up to so many; default: %(default)s"
     )
@@ -75,13 +76,16 @@ def main() -> None:
     parser.add_argument("--chromium", default=shutil.which("chromium"), help=said)
     options = parser.parse_args()
     sizes = [40] if options.quick else sorted(options.episodes)
-    if min(sizes) < 1 or (options.simulated or 1) < 1:
-        raise InputError("--episodes and --simulated: expected 1 or more")
+    if min(sizes) < 1 or options.simulated < sizes[0]:
+        raise InputError("--episodes and --simulated: expected 1 episode or more, and the smallest size simulated")
     rows: list[Row] = []
     opened = []
-    for episodes in sizes:
-        with _folder(options.scratch) as folder:
-            rows += run(folder, episodes, options)
+    with tempfile.TemporaryDirectory(dir=options.scratch) as name:
+        source = Path(name)
+        for episodes in sizes:
+            folder = Path(name) / str(episodes)
+            rows += run(folder, episodes, source, options)
+            source = folder if episodes <= options.simulated else source
             if options.chromium:
                 seen = look(folder / "results/report.html", options.chromium)
                 opened.append([f"{episodes:,}", *(f"{value:,.0f}" for value in seen)])
@@ -93,25 +97,22 @@ def main() -> None:
             ["episodes", *(f"{head} ms" if "M" not in head and "after" not in head else head for head in heads)], opened
         )
     jobs = "one job after the other" if options.cores == 1 else f"{options.cores} jobs at once"
-    print(f"\nOne run of each size, {jobs}. {conditions('snakemake', 'numpy', 'pyarrow')}")
+    print(f"\nOne run of each size, {jobs}. {conditions('snakemake', 'numpy', 'pyarrow', peer=False)}")
 
 
-@contextlib.contextmanager
-def _folder(scratch: Path | None) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=scratch) as name:
-        yield Path(name)
+def run(folder: Path, episodes: int, source: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Make a run and ask the finished one; the rows of its stages.
 
-
-def run(folder: Path, episodes: int, options: argparse.Namespace) -> Iterator[Row]:
-    """Make a run and ask the finished one; the rows of its stages."""
+    Args:
+        source: a run of which dialogues are put together, if this one is larger than what is simulated.
+    """
     lay_out(folder, episodes)
-    shards, simulated = shards_of(episodes), episodes
-    if options.simulated is not None and options.simulated < episodes:
-        first = max(1, shards * options.simulated // episodes)
-        snakemake(
-            folder, options.cores, *(f"results/episodes/agenda/{n}-of-{shards}.jsonl" for n in range(1, first + 1))
-        )
-        simulated = fill(folder, first)
+    simulated = episodes
+    if episodes > options.simulated:
+        played = [f"results/episodes/agenda/{n}-of-{shards_of(episodes)}.jsonl" for n in range(1, SAMPLE + 1)]
+        snakemake(folder, options.cores, *played)
+        simulated = sum((folder / path).read_bytes().count(b"\n") for path in played)
+        fill(folder, source)
     snakemake(folder, options.cores, "--rerun-triggers", "mtime")
     snakemake(folder, options.cores, "results/review/form.html", "--rerun-triggers", "mtime")
     for script, (rule, left) in RULES.items():
