@@ -16,7 +16,7 @@ import psutil  # type: ignore[import-untyped]
 #: Names the file that a line is added to for each command.
 NOTES = "MEASURED_JOBS"
 #: Seconds between two looks at a process's memory.
-_LOOKS = 0.1
+_LOOKS = 0.25
 
 
 class Cost(NamedTuple):

@@ -83,9 +83,11 @@ def names(text: str, known: str) -> Iterator[Problem]:
         yield problem("no_names", "name", x=said["name"] or said["name2"])
         return
     for match in WORD.finditer(text):
+        if not match[0][0].isupper():
+            continue
         word = match[0].replace("’", "'")
         plain = word.lower().removesuffix("'s")
-        if not word[0].isupper() or word.startswith("I'") or plain in _capitals():
+        if word.startswith("I'") or plain in _capitals():
             continue
         if word.isupper() and len(word) <= 5:
             continue
