@@ -46,6 +46,7 @@ rule report:
         code=code_of(
             "cautions.py",
             "lenient.py",
+            "score_rows.py",
             "scoring.py",
             *[
                 f"report/{path.name}"

@@ -12,6 +12,7 @@ from triagesim.audit import Member, weigh
 from triagesim.config import Pool
 from triagesim.jsonl import dumps, read_lines, write_atomically, write_table
 from triagesim.language import pairing_of, traits_of
+from triagesim.score_rows import read_scored
 from triagesim.scoring import outcome, score
 
 COVERAGE = ("by", "value", "cases", "cases_covered", "episodes", "episodes_kept", "note")
@@ -73,7 +74,7 @@ def choose(runs: Iterable[Path], options: Pool) -> Selection:
     members, left_out = [], []
     # The levels of traits are few: each text is held once.
     known: dict[Any, Any] = {}
-    for episode in _episodes(runs):
+    for episode in (episode for path in runs for episode in read_scored(path)):
         case = episode["case"]
         level = case.get("acuity")
         head = (pairing_of(episode), str(episode["episode_id"]), str(case["case_id"]), level)

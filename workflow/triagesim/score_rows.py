@@ -94,7 +94,7 @@ class _Case(TypedDict, total=False):
 
 
 class _Scored(TypedDict, total=False):
-    """What scores and rows read of an episode; the rest of a line is passed over."""
+    """What scores, rows and the choice of the pool read of an episode; the rest of a line is passed over."""
 
     episode_id: Any
     pairing: Any
@@ -104,6 +104,7 @@ class _Scored(TypedDict, total=False):
     in_situ: Any
     case: _Case
     algorithm: Any
+    models: Any
     labels: Any
     features: Any
     nurse_persona: Any
