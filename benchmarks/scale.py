@@ -24,7 +24,7 @@ from triagesim.console import command
 from triagesim.errors import InputError
 
 ROOT = HERE.parent
-COLUMNS = ("stage", "episodes", "jobs", "seconds", "of these on a core", "growth", "peak MB", "on disk MB")
+COLUMNS = ("stage", "episodes", "jobs", "seconds", "of these on a core", "for tenfold", "peak MB", "on disk MB")
 SIZES = (1_000, 10_000, 100_000)
 #: Shards that are simulated of a run whose other dialogues are put together.
 SAMPLE = 2
@@ -47,10 +47,15 @@ LOOK, STATUS, VERIFY = "snakemake -n, all there", "triagesim status", "triagesim
 
 
 class Row(NamedTuple):
-    """What a stage took at one size; with several jobs their sum, and the highest peak."""
+    """What a stage took at one size; with several jobs their sum, and the highest peak.
+
+    Attributes:
+        measured: the episodes of these jobs, if they aren't those of the whole run.
+    """
 
     stage: str
     episodes: int
+    measured: int
     jobs: int
     cost: Cost
     disk: float
@@ -120,7 +125,8 @@ def run(folder: Path, episodes: int, source: Path, options: argparse.Namespace) 
         if not costs:
             raise InputError(f"{folder}: no job of rule {rule} was measured")
         cost = Cost(sum(c.wall for c in costs), sum(c.processor for c in costs), max(c.peak for c in costs))
-        yield Row(rule, simulated if script == "simulate" else episodes, len(costs), cost, _size(folder, left))
+        played = simulated if script == "simulate" else episodes
+        yield Row(rule, episodes, played, len(costs), cost, _size(folder, left))
     asked = {
         LOOK: ["-m", "snakemake", "--directory", str(folder), "-n", "--rerun-triggers", "mtime"],
         STATUS: ["-m", "triagesim.cli", "status", str(folder / "journal")],
@@ -128,7 +134,7 @@ def run(folder: Path, episodes: int, source: Path, options: argparse.Namespace) 
     if episodes <= options.verified and simulated == episodes:
         asked[VERIFY] = ["-m", "triagesim.cli", "verify", str(folder / "results"), "--cores", str(options.cores)]
     for what, words in asked.items():
-        yield Row(what, episodes, 1, _ask(words), 0)
+        yield Row(what, episodes, episodes, 1, _ask(words), 0)
 
 
 def snakemake(folder: Path, cores: int, *words: str) -> None:
@@ -162,16 +168,18 @@ def _size(folder: Path, patterns: list[str]) -> float:
 
 
 def report(rows: list[Row]) -> None:
-    """Print the stages, each with its sizes one below the other."""
+    """Print the stages, each with its sizes one below the other, and how the seconds on a core grow: 10 is linear."""
     order = list(dict.fromkeys(row.stage for row in rows))
     cells = []
     for stage in order:
         before: Row | None = None
         for row in (one for one in rows if one.stage == stage):
-            growth = f"{row.cost.processor / before.cost.processor:.1f}" if before else "–"
+            each = row.cost.processor / row.measured
+            growth = f"{10 * each / (before.cost.processor / before.measured):.1f}" if before else "–"
+            whole = f"{row.episodes:,}" if row.measured == row.episodes else f"{row.measured:,} of {row.episodes:,}"
             peak, disk = f"{row.cost.peak:,.0f}", f"{row.disk:,.1f}" if row.disk else "–"
             cost = [f"{row.cost.wall:,.1f}", f"{row.cost.processor:,.1f}", growth, peak, disk]
-            cells.append([stage, f"{row.episodes:,}", row.jobs, *cost])
+            cells.append([stage, whole, row.jobs, *cost])
             before = row
     table(COLUMNS, cells)
 
