@@ -71,6 +71,21 @@ def episodes_of_run():
     )
 
 
+def listed(path, pairings=PAIRINGS):
+    """The files of all pairings and shards in the few words that bash makes the list of, in the order of `expand`.
+
+    A shell command may have 128 kB, which a thousand shards fill; what bash starts with it may be given 2 MB. It is a
+    function because Snakemake would take the braces for wildcards.
+    """
+    names = f"{{{','.join(pairings)}}}" if len(pairings) > 1 else "".join(pairings)
+    shards = f"{{1..{CONFIG.shards}}}-of-{CONFIG.shards}"
+    text = path.format(pairing=names, shard=shards) if pairings else ""
+    return lambda wildcards: text
+
+
+EPISODES = listed("results/episodes/{pairing}/{shard}.jsonl")
+
+
 def registry_content(wildcards):
     """A hash of the traits that a role's personas are made of."""
     return digest(load_yaml(f"personas/{wildcards.role}.yaml"))
