@@ -60,7 +60,9 @@ def _texts(value: Any) -> Any:
     if value is None:
         return []
     items = value.split(";") if isinstance(value, str) else value
-    return [item.strip() for item in items if item.strip()] if all(isinstance(i, str) for i in items) else items
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        return items
+    return [item.strip() for item in items if item.strip()]
 
 
 Number = Annotated[Annotated[float, Field(allow_inf_nan=False)] | None, BeforeValidator(_blank_to_none)]

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +29,64 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
+# How half of a surrogate pair is written; a whole pair and an escaped backslash look the same.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class OddValue(ValueError):
+    """JSON that is written as it should be and holds what can't be kept; the text says what."""
+
+
+def loads(text: str, *, unique: bool = False) -> Any:
+    """The value of a JSON text.
+
+    Args:
+        unique: no key may stand twice in an object; else the last counts.
+
+    Raises:
+        json.JSONDecodeError: it is none.
+        OddValue: it holds a whole number of thousands of digits, lists in lists without end, half a surrogate pair, or
+            a key twice.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_once if unique else None)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except (json.JSONDecodeError, OddValue):
+        raise
+    except UnicodeEncodeError:
+        raise OddValue("half a surrogate pair; write the character out") from None
+    except RecursionError:
+        raise OddValue("lists or objects nested without end") from None
+    except ValueError:
+        raise OddValue(f"a number of more than {sys.get_int_max_str_digits()} digits") from None
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise OddValue(f"the key {next(name for name in names if names.count(name) > 1)!r:.60} twice")
+    return found
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file.
+
+    Raises:
+        InputError: it isn't UTF-8 or isn't JSON that can be read.
+    """
+    try:
+        return loads(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 ({error.reason})") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg} at column {error.colno})") from None
+    except OddValue as error:
+        raise InputError(f"{path}: holds {error}") from None
+
+
 def dumps(value: Any) -> str:
     """One compact JSON line without its newline; keys keep their order."""
     return _compact.encode(value)
@@ -45,38 +104,46 @@ def sha256_of(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_lines(path: Path, *, unique: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     r"""Yield (line number, object) of a JSON Lines file.
 
-    Lines end at `\n` alone: U+2028 and its like are data. A byte-order mark and blank lines are passed over.
+    Lines end at `\n` alone: U+2028 and its like are data. A byte-order mark and blank lines are passed over. `unique` as
+    for `loads`.
 
     Raises:
         InputError: a line isn't UTF-8, isn't JSON or isn't an object.
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            value = parse_line(path, number, raw)
+            value = parse_line(path, number, raw, unique=unique)
             if value is not None:
                 yield number, value
 
 
-def parse_line(path: Path, number: int, raw: bytes) -> dict[str, Any] | None:
+def parse_line(path: Path, number: int, raw: bytes, *, unique: bool = False) -> dict[str, Any] | None:
     """The object that a line of `path` holds, None for a blank line; raises as `read_lines` does."""
+    try:
+        return object_of(path, number, raw, unique=unique)
+    except OddValue as error:
+        raise InputError(f"{path}, line {number}: holds {error}") from None
+
+
+def object_of(path: Path, number: int, raw: bytes, *, unique: bool = False) -> dict[str, Any] | None:
+    """As `parse_line`, but what can't be kept is left to the caller; `unique` as for `loads`.
+
+    Raises:
+        InputError: the line isn't UTF-8, isn't JSON or isn't an object.
+        OddValue: as `loads` does.
+    """
     try:
         text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip(" \t\r\n")
         if not text:
             return None
-        value = json.loads(text)
-        if "\\ud" in text.lower():
-            dumps(value).encode()
+        value = loads(text, unique=unique)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
-    except UnicodeEncodeError:
-        raise InputError(f"{path}, line {number}: holds half a surrogate pair; write the character out") from None
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}, line {number}: not JSON that can be read ({error})") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}, line {number}: expected an object in braces, found {type(value).__name__}")
     return value

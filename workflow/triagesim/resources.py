@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from triagesim.yaml_files import read_yaml
 
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
@@ -18,10 +18,12 @@ SCHEMAS = _CHECKOUT / "workflow" / "schemas" if _IN_CHECKOUT else _PACKAGE / "sc
 
 @cache
 def load_yaml(name: str) -> Any:
-    """Parse `resources/<name>`; the value is shared, so treat it as read-only."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    with (RESOURCES / name).open(encoding="utf-8") as file:
-        return yaml.load(file, Loader=loader)
+    """Parse `resources/<name>`; the value is shared, so treat it as read-only.
+
+    Raises:
+        InputError: as `read_yaml` does.
+    """
+    return read_yaml(RESOURCES / name)
 
 
 def find_path(path: str | Path) -> Path:
