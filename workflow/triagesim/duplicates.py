@@ -10,10 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from triagesim.jsonl import read_lines, write_table
+from triagesim.jsonl import write_table
 from triagesim.language import pairing_of, spoken_lines
 from triagesim.phrasing import tokens
 from triagesim.resources import load_yaml
+from triagesim.stored import read_episodes
 
 COLUMNS = ("pairing", "episode_a", "episode_b", "overlap")
 # Sets that are compared in full with each, once one that is like it is found.
@@ -38,7 +39,7 @@ def write_duplicates(runs: Iterable[Path], out: Path) -> None:
     shingled: dict[str, list[frozenset[int]]] = defaultdict(list)
     numbers: dict[tuple[str, ...], int] = {}
     for path in runs:
-        for _, episode in read_lines(path):
+        for _, episode in read_episodes(path):
             if episode.get("status") == "ok":
                 words = tokens(" ".join(text for _, _, text in spoken_lines(episode)))
                 runs_of = shingles(words, rule["run"])

@@ -37,19 +37,20 @@ class OddValue(ValueError):
     """JSON that is written as it should be and holds what can't be kept; the text says what."""
 
 
-def loads(text: str, *, unique: bool = False) -> Any:
-    """The value of a JSON text.
+def loads(text: str, *, own: bool = False) -> Any:
+    """The value of a JSON text; NaN, as Python writes it, is null.
 
     Args:
-        unique: no key may stand twice in an object; else the last counts.
+        own: somebody wrote it by hand or another program did: a key that stands twice in an object is an error, where
+            the last would count, and infinity isn't.
 
     Raises:
         json.JSONDecodeError: it is none.
-        OddValue: it holds a whole number of thousands of digits, lists in lists without end, half a surrogate pair, or
-            a key twice.
+        OddValue: it holds a whole number of thousands of digits, lists in lists without end, half a surrogate pair, a
+            key twice or an infinite number.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_once if unique else None)
+        value = (_OWN if own else _OURS).decode(text)
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except (json.JSONDecodeError, OddValue):
@@ -69,6 +70,15 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise OddValue(f"the key {next(name for name in names if names.count(name) > 1)!r:.60} twice")
     return found
+
+
+def _finite(name: str) -> None:
+    if name != "NaN":
+        raise OddValue("an infinite number")
+
+
+_OURS = json.JSONDecoder(parse_constant=_finite)
+_OWN = json.JSONDecoder(parse_constant=lambda name: None if name == "NaN" else float(name), object_pairs_hook=_once)
 
 
 def read_json(path: Path) -> Any:
@@ -104,10 +114,10 @@ def sha256_of(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def read_lines(path: Path, *, unique: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_lines(path: Path, *, own: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     r"""Yield (line number, object) of a JSON Lines file.
 
-    Lines end at `\n` alone: U+2028 and its like are data. A byte-order mark and blank lines are passed over. `unique` as
+    Lines end at `\n` alone: U+2028 and its like are data. A byte-order mark and blank lines are passed over. `own` as
     for `loads`.
 
     Raises:
@@ -115,21 +125,21 @@ def read_lines(path: Path, *, unique: bool = False) -> Iterator[tuple[int, dict[
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            value = parse_line(path, number, raw, unique=unique)
+            value = parse_line(path, number, raw, own=own)
             if value is not None:
                 yield number, value
 
 
-def parse_line(path: Path, number: int, raw: bytes, *, unique: bool = False) -> dict[str, Any] | None:
+def parse_line(path: Path, number: int, raw: bytes, *, own: bool = False) -> dict[str, Any] | None:
     """The object that a line of `path` holds, None for a blank line; raises as `read_lines` does."""
     try:
-        return object_of(path, number, raw, unique=unique)
+        return object_of(path, number, raw, own=own)
     except OddValue as error:
         raise InputError(f"{path}, line {number}: holds {error}") from None
 
 
-def object_of(path: Path, number: int, raw: bytes, *, unique: bool = False) -> dict[str, Any] | None:
-    """As `parse_line`, but what can't be kept is left to the caller; `unique` as for `loads`.
+def object_of(path: Path, number: int, raw: bytes, *, own: bool = False) -> dict[str, Any] | None:
+    """As `parse_line`, but what can't be kept is left to the caller; `own` as for `loads`.
 
     Raises:
         InputError: the line isn't UTF-8, isn't JSON or isn't an object.
@@ -139,7 +149,7 @@ def object_of(path: Path, number: int, raw: bytes, *, unique: bool = False) -> d
         text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip(" \t\r\n")
         if not text:
             return None
-        value = loads(text, unique=unique)
+        value = loads(text, own=own)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
     except json.JSONDecodeError as error:

@@ -427,7 +427,7 @@ def _read_rows(path: Path, role: Role) -> Iterator[tuple[str, dict[str, Any]]]:
     if not path.is_file():
         raise InputError(f"{path}: no such file; expected a .jsonl pool or a .yaml list of {role} personas")
     if path.suffix.lower() == ".jsonl":
-        yield from ((f"line {number}", row) for number, row in read_lines(path, unique=True))
+        yield from ((f"line {number}", row) for number, row in read_lines(path, own=True))
     elif path.suffix.lower() in {".yaml", ".yml"}:
         yield from _read_yaml(path)
     else:

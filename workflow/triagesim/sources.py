@@ -148,7 +148,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, Values | BadRow]]:
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             try:
-                row = object_of(path, number, raw, unique=True)
+                row = object_of(path, number, raw, own=True)
             except OddValue as error:
                 yield number, _odd(error, raw.decode())
                 continue
@@ -173,14 +173,14 @@ def _read_json(path: Path) -> Iterator[tuple[int, Values | BadRow]]:
 def _items(text: str) -> Any:
     """The value of a JSON text; of a list, each item that can't be kept as a `BadRow`."""
     try:
-        return loads(text, unique=True)
+        return loads(text, own=True)
     except OddValue:
         return [_item(part) for part in _parts(text)]
 
 
 def _item(text: str) -> Any:
     try:
-        return loads(text, unique=True)
+        return loads(text, own=True)
     except OddValue as error:
         return _odd(error, text)
 

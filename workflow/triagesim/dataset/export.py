@@ -20,6 +20,7 @@ from triagesim.governance import OPEN, Provenance, load_salt, pseudonym
 from triagesim.jsonl import read_lines
 from triagesim.mimic import provenance_of_row
 from triagesim.splits import patient_key, split_of
+from triagesim.stored import read_episodes
 
 _OWN = re.compile(rf"({'|'.join(TABLES)})_[a-z][a-z0-9_]*\.(csv|jsonl|parquet)")
 
@@ -87,7 +88,7 @@ def _finished(
 ) -> Iterator[tuple[dict[str, Any], Provenance]]:
     """The finished episodes of the files, each with what its case counts as; none that may not leave."""
     for path in paths:
-        for number, episode in read_lines(path):
+        for number, episode in read_episodes(path):
             if episode.get("status") == "ok":
                 origin = _origin(episode, declared, f"{path}, line {number}")
                 _check(origin, include_credentialed, f"{path}, line {number}")

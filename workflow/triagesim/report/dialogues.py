@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from triagesim.jsonl import dumps, read_lines
+from triagesim.jsonl import dumps
 from triagesim.lenient import mapping, mappings
 from triagesim.scoring import leaked_label, other_scale, outcome, score
+from triagesim.stored import read_episodes
 
 #: Dialogues of one chunk: opening one unpacks so many.
 CHUNK = 40
@@ -92,7 +93,7 @@ class Dialogues:
         """
         found = cls()
         for path in files:
-            for _, episode in read_lines(path):
+            for _, episode in read_episodes(path):
                 found._add(
                     episode, pooled, spoken, case_flags.get(str(mapping(episode.get("case")).get("case_id")), "")
                 )

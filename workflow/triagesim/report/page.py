@@ -20,6 +20,7 @@ from triagesim.report.figures import Figure, draw, standalone
 from triagesim.report.tables import Row, Tables, View, view
 from triagesim.resources import RESOURCES, load_yaml
 from triagesim.sampling import WEIGHTS_HEADER
+from triagesim.stored import read_episodes
 from triagesim.summary import read_values
 
 #: Characters of packed dialogues that the page holds itself: about 11,000, with which it still loads at once
@@ -69,7 +70,7 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
     spoken = _spoken(sources.manifests, out)
     dialogues = Dialogues.gather(
         sources.episodes,
-        pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for _, row in read_lines(sources.pool)},
+        pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for _, row in read_episodes(sources.pool)},
         spoken={(row["pairing"], row["episode_id"]): row for row in spoken},
         case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected)},
     )

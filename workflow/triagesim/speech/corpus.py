@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines
 from triagesim.resources import load_yaml
+from triagesim.stored import read_episodes
 
 
 class Dialogue(NamedTuple):
@@ -64,7 +65,7 @@ def read_corpus(pool: Path, manifests: Sequence[Path]) -> list[Dialogue]:
     rows = [(path, number, row) for path in manifests for number, row in read_lines(path)]
     wanted = {(row["pairing"], row["episode_id"]) for _, _, row in rows}
     episodes = {
-        key: row for _, row in read_lines(pool) if (key := (row.get("pairing"), row.get("episode_id"))) in wanted
+        key: row for _, row in read_episodes(pool) if (key := (row.get("pairing"), row.get("episode_id"))) in wanted
     }
     found: dict[str, Dialogue] = {}
     for path, number, row in rows:
