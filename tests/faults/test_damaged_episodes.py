@@ -21,12 +21,13 @@ from triagesim.environment_view import environment_view
 from triagesim.errors import InputError
 from triagesim.language import write_language
 from triagesim.measured import write_measures
+from triagesim.pairing import ResolvedPairing
 from triagesim.pool import select_pool
 from triagesim.report.dialogues import Dialogues
 from triagesim.resources import RESOURCES
 from triagesim.review.kit import write_kit
 from triagesim.score_rows import read_scores, write_scores
-from triagesim.stored import read_episodes
+from triagesim.stored import read_episodes, read_model
 from triagesim.utils import compute_all_metrics
 
 Episode = dict[str, Any]
@@ -178,3 +179,28 @@ def test_no_damage_to_an_episode_in_memory_makes_its_scores_or_metrics_raise() -
         episode = damaged(draw)
         score(episode)
         compute_all_metrics(**environment_view(episode))
+
+
+@pytest.mark.parametrize("damage", ["header", "cell", "short", "empty"])
+def test_a_damaged_table_of_scores_is_told(tmp_path: Path, damage: str) -> None:
+    file, table = tmp_path / "episodes.jsonl", tmp_path / "scores.csv"
+    file.write_text("".join(json.dumps(one) + "\n" for one in whole()), encoding="utf-8")
+    write_scores(file, table)
+    header, *rows = table.read_text(encoding="utf-8").splitlines()
+    lines = {
+        "header": [header.replace("episode_id", "id"), *rows],
+        "cell": [header, rows[0] + ",x", *rows[1:]],
+        "short": [header, *(row.rpartition(",")[0] for row in rows)],
+        "empty": [],
+    }[damage]
+    table.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(InputError, match=r"scores\.csv: other columns than this version writes; delete the file"):
+        read_scores([table])
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "5", '{"name": "p"}', "\x00", '{"name": NaN, "limit": -Infinity}'])
+def test_a_damaged_json_file_is_told_by_its_name(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=r"p\.json"):
+        read_model(file, ResolvedPairing)

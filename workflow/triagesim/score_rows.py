@@ -14,6 +14,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from triagesim.cases import age_group_of
+from triagesim.errors import InputError
 from triagesim.jsonl import parse_line, unguarded, write_table
 from triagesim.personas import ROLES, Role, registry
 from triagesim.scoring import SCORE_KEYS, leaked_label, levels_held, other_scale, outcome, score
@@ -45,7 +46,7 @@ def traits() -> tuple[tuple[Role, str], ...]:
 
 def write_scores(episodes: Path, out: Path) -> None:
     """Score a shard: one row an episode, with `columns()`."""
-    write_table(out, columns(), map(row_of, read_scored(episodes)))
+    write_table(out, columns(), map(row_of, read_scored(episodes, whole=True)))
 
 
 def row_of(episode: Mapping[str, Any]) -> list[Any]:
@@ -119,11 +120,13 @@ class _Scored(TypedDict):
     red_flags: NotRequired[list[msgspec.Raw]]
 
 
-def read_scored(path: Path) -> Iterator[Mapping[str, Any]]:
+def read_scored(path: Path, *, whole: bool = False) -> Iterator[Mapping[str, Any]]:
     """Yield the episodes of a file as far as `score` and `row_of` read them, several times as fast as `read_lines`.
 
+    A line of another form than ours is read in full, and is an error if it has to be a `whole` episode.
+
     Raises:
-        InputError: as `read_episodes` does. A line of another form than ours is read whole, and checked.
+        InputError: as `read_lines` does; with `whole`, as `read_episodes` does.
     """
     decode = msgspec.json.Decoder(_Scored).decode
     with path.open("rb") as file:
@@ -131,10 +134,12 @@ def read_scored(path: Path) -> Iterator[Mapping[str, Any]]:
             try:
                 yield decode(raw)
             except msgspec.MsgspecError:
-                whole = parse_line(path, number, raw)
-                if whole is not None:
-                    check_episode(path, number, whole)
-                    yield whole
+                row = parse_line(path, number, raw)
+                if row is None:
+                    continue
+                if whole:
+                    check_episode(path, number, row)
+                yield row
 
 
 class Scores:
@@ -176,14 +181,24 @@ class Scores:
 
 
 def read_scores(paths: Iterable[Path]) -> Scores:
-    """The rows of all score tables, in the order of the paths."""
+    """The rows of all score tables, in the order of the paths.
+
+    Raises:
+        InputError: a table isn't as `write_scores` makes it.
+    """
     cells: dict[str, list[str]] = {name: [] for name in columns()}
     for path in paths:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file)
-            header = next(rows)
-            for name, column in zip(header, zip(*rows, strict=True), strict=False):
-                cells[name] += map(unguarded, column)
+            header = tuple(next(rows, ()))
+            try:
+                body = list(zip(*rows, strict=True))
+            except ValueError:
+                body = [()]
+        if header != columns() or len(body) not in (0, len(header)):
+            raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
+        for name, column in zip(header, body, strict=False):
+            cells[name] += map(unguarded, column)
     return Scores(cells)
 
 

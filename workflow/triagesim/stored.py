@@ -1,17 +1,19 @@
-"""Stored episodes, read with care: what every stage relies on is there, or the line is told that lacks it."""
+"""What earlier stages stored, read with care: what every stage relies on is there, or the file and line are told."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
 
 import msgspec
+from pydantic import BaseModel, ValidationError
 
-from triagesim.cases import Scale, Vital
+from triagesim.cases import Scale, Vital, explain
 from triagesim.errors import InputError
-from triagesim.jsonl import read_lines
+from triagesim.jsonl import read_json, read_lines
 
+T = TypeVar("T", bound=BaseModel)
 Turn = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Mapping = dict[str, Any] | None
@@ -157,6 +159,18 @@ def read_episodes(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, row in read_lines(path):
         check_episode(path, number, row)
         yield number, row
+
+
+def read_model(path: Path, model: type[T]) -> T:
+    """The model that a JSON file holds.
+
+    Raises:
+        InputError: as `read_json` does, and where the file isn't of this model.
+    """
+    try:
+        return model.model_validate(read_json(path))
+    except ValidationError as error:
+        raise InputError(f"{path}: {explain(error, 'file')}; delete it and run again") from None
 
 
 def check_episode(path: Path, number: int, episode: Mapping[str, Any]) -> None:
