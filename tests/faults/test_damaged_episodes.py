@@ -27,6 +27,7 @@ from triagesim.report.dialogues import Dialogues
 from triagesim.resources import RESOURCES
 from triagesim.review.kit import write_kit
 from triagesim.score_rows import read_scores, write_scores
+from triagesim.speech.corpus import read_corpus
 from triagesim.stored import read_episodes, read_model
 from triagesim.utils import compute_all_metrics
 
@@ -204,3 +205,48 @@ def test_a_damaged_json_file_is_told_by_its_name(tmp_path: Path, content: str) -
     file.write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=r"p\.json"):
         read_model(file, ResolvedPairing)
+
+
+def recording() -> Episode:
+    """A row of an audio manifest."""
+    voice = {"id": "v", "gender": "female", "accent": "gb"}
+    line = {"speaker": "nurse", "text": "Hello.", "spoken": "Hello.", "start": 0.1, "end": 0.9}
+    return {
+        "pairing": "p", "episode_id": whole()[0]["episode_id"], "file": "dialogues/p/e.flac", "duration_s": 1.0,
+        "rate": 24000, "lufs": None, "engine": {"name": "espeak", "version": "1", "licence": None},
+        "voices": {"nurse": voice, "patient": voice}, "channels": {"nurse": 0, "patient": 1}, "lines": [line],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"file": "../../secret.flac"}, "file: leads out of the folder"),
+        ({"file": "/etc/passwd"}, "file: "),
+        ({"file": "a\x00b"}, "file: "),
+        ({"channels": {"nurse": 0, "patient": 7}}, "channels.patient: "),
+        ({"rate": 0}, "rate: "),
+        ({"lines": [{"speaker": "nurse"}]}, r"lines\[0\]: "),
+        ({"lines": [{**recording()["lines"][0], "start": -5}]}, r"lines\[0\].start: "),
+        ({"voices": {}}, "voices: "),
+        ({"pairing": None}, "pairing: "),
+    ],
+)
+def test_a_damaged_row_of_an_audio_manifest_is_told(tmp_path: Path, change: Episode, said: str) -> None:
+    manifest, pool = tmp_path / "manifest.jsonl", tmp_path / "pool.jsonl"
+    pool.write_text(json.dumps(whole()[0]) + "\n", encoding="utf-8")
+    manifest.write_text(json.dumps(recording()) + "\n", encoding="utf-8")
+    assert [dialogue.id for dialogue in read_corpus(pool, [manifest])] == [f"p+{whole()[0]['episode_id']}"]
+    manifest.write_text(json.dumps({**recording(), **change}) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"manifest\.jsonl, line 1: no whole row \(" + said):
+        read_corpus(pool, [manifest])
+
+
+def test_no_two_dialogues_have_one_name_in_the_manifests(tmp_path: Path) -> None:
+    """With `__` between, pairing x and episode y__z were x__y and z."""
+    names = [("x", "y__z-0"), ("x__y", "z-0"), ("x_", "y-0"), ("x", "y-0")]
+    manifest, pool = tmp_path / "manifest.jsonl", tmp_path / "pool.jsonl"
+    rows = [{"pairing": pairing, "episode_id": name} for pairing, name in names]
+    pool.write_text("".join(json.dumps(whole()[0] | row) + "\n" for row in rows), encoding="utf-8")
+    manifest.write_text("".join(json.dumps(recording() | row) + "\n" for row in rows), encoding="utf-8")
+    assert len({dialogue.id.lower() for dialogue in read_corpus(pool, [manifest])}) == len(names)

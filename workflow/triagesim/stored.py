@@ -15,6 +15,7 @@ from triagesim.jsonl import read_json, read_lines
 
 T = TypeVar("T", bound=BaseModel)
 Turn = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Mapping = dict[str, Any] | None
 
@@ -145,6 +146,58 @@ class _Episode(TypedDict):
     spec: NotRequired[str | None]
 
 
+class _Voice(TypedDict):
+    id: _Text
+    gender: str
+    accent: str | None
+
+
+class _Voices(TypedDict):
+    nurse: _Voice
+    patient: _Voice
+
+
+class _Engine(TypedDict):
+    name: _Text
+    version: str
+    licence: str | None
+
+
+class _Channels(TypedDict):
+    nurse: Literal[0, 1]
+    patient: Literal[0, 1]
+
+
+class _Heard(TypedDict):
+    word: str
+    start: _Seconds
+    end: _Seconds
+
+
+class _Utterance(TypedDict):
+    speaker: Literal["nurse", "patient"]
+    text: str
+    spoken: str
+    start: _Seconds
+    end: _Seconds
+    words: NotRequired[list[_Heard] | None]
+
+
+class _Recording(TypedDict):
+    """What is read of a row of an audio manifest."""
+
+    pairing: _Text
+    episode_id: _Text
+    file: Annotated[str, msgspec.Meta(pattern=r"^[^/\x00]+(/[^/\x00]+)*$")]
+    duration_s: _Seconds
+    rate: Annotated[int, msgspec.Meta(ge=1)]
+    lufs: float | None
+    engine: _Engine
+    voices: _Voices
+    channels: _Channels
+    lines: list[_Utterance]
+
+
 #: What an episode of ours, which has a `spec`, always has.
 _OURS = frozenset({"pairing", "algorithm", "models", "nurse_persona", "patient_persona", "end_reason", "final_triage"})
 _OURS |= {"num_turns", "transcript", "history", "trace", "red_flags", "record", "usage"}
@@ -158,6 +211,21 @@ def read_episodes(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     for number, row in read_lines(path):
         check_episode(path, number, row)
+        yield number, row
+
+
+def read_recordings(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, row) of an audio manifest.
+
+    Raises:
+        InputError: as `read_lines` does, and where a row is none of a manifest.
+    """
+    for number, row in read_lines(path):
+        problem = _unfit(row, _Recording)
+        if problem is None and ".." in Path(row["file"]).parts:
+            problem = "file: leads out of the folder"
+        if problem:
+            raise InputError(f"{path}, line {number}: no whole row ({problem}); delete the file and run again")
         yield number, row
 
 
@@ -179,17 +247,21 @@ def check_episode(path: Path, number: int, episode: Mapping[str, Any]) -> None:
     Raises:
         InputError: with its key, what was expected, and what to do.
     """
-    try:
-        msgspec.convert(episode, _Episode)
-        problem = _missing(episode)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        problem = f"{where.rstrip('`')}: {what}" if where else what
-    if problem:
+    if problem := _unfit(episode, _Episode) or _missing(episode):
         raise InputError(
             f"{path}, line {number}: no whole episode ({problem}); delete the file and run again: all answers are in "
             "the journal"
         )
+
+
+def _unfit(value: Any, kind: Any) -> str | None:
+    """Where a value isn't of a type, and what was expected there."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        return f"{where.rstrip('`')}: {what}" if where else what
+    return None
 
 
 def _missing(episode: Mapping[str, Any]) -> str | None:

@@ -13,12 +13,12 @@ from triagesim.completion import Judge
 from triagesim.config import Model, Score
 from triagesim.errors import InputError
 from triagesim.governance import attributions
-from triagesim.jsonl import read_json, read_lines, read_table, write_json, write_table
+from triagesim.jsonl import read_json, read_table, write_json, write_table
 from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
 from triagesim.resources import load_yaml
 from triagesim.scoring import summarize_scores
-from triagesim.stored import read_model
+from triagesim.stored import read_model, read_recordings
 
 #: The tables of agreement, `results/metrics/<name>.csv` (`triagesim.metric_tables`).
 TABLES = ("agreement", "confusion", "comparisons", "economy", "calibration", "behaviour", "status", "references")
@@ -115,7 +115,7 @@ def closing_lines(results: Path) -> str:
             f"{'pairing':<{width}}{'ok':>6}{'skipped':>9}{'error':>7}{'right':>14}{'over':>7}{'under':>7}{'turns':>7}"
         )
         lines += [_closing_row(row, width, _called(metrics / "confusion.csv", row["pairing"])) for row in rows]
-        spoken = [row for path in manifests for _, row in read_lines(path)]
+        spoken = [row for path in manifests for _, row in read_recordings(path)]
         agreement = list(read_table(metrics / "agreement.csv")) if (metrics / "agreement.csv").exists() else None
         counts = (graded_cases(agreement), graded_levels(agreement)) if agreement is not None else ()
         lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, *counts)]

@@ -17,10 +17,9 @@ from triagesim.dataset.files import TableFiles
 from triagesim.dataset.rows import rows_of
 from triagesim.errors import InputError
 from triagesim.governance import OPEN, Provenance, load_salt, pseudonym
-from triagesim.jsonl import read_lines
 from triagesim.mimic import provenance_of_row
 from triagesim.splits import patient_key, split_of
-from triagesim.stored import read_episodes
+from triagesim.stored import read_episodes, read_recordings
 
 _OWN = re.compile(rf"({'|'.join(TABLES)})_[a-z][a-z0-9_]*\.(csv|jsonl|parquet)")
 
@@ -49,7 +48,7 @@ def export(
     Raises:
         InputError: a case may not leave without `include_credentialed`, or nothing says where it comes from.
     """
-    spoken = {(row["pairing"], row["episode_id"]): row for path in audio for _, row in read_lines(path)}
+    spoken = {(row["pairing"], row["episode_id"]): row for path in audio for _, row in read_recordings(path)}
     out_dir.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=out_dir.parent, prefix=f".{out_dir.name}."))
     try:

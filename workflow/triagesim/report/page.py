@@ -13,13 +13,13 @@ from typing import Any
 from triagesim.cautions import cautions, graded_cases, graded_levels, restricted
 from triagesim.errors import InputError
 from triagesim.governance import notice, private_files
-from triagesim.jsonl import read_json, read_lines, read_table, write_table, write_text
+from triagesim.jsonl import read_json, read_table, write_table, write_text
 from triagesim.report.dialogues import Dialogues
 from triagesim.report.figures import Figure, draw, standalone
 from triagesim.report.tables import Row, Tables, View, view
 from triagesim.resources import RESOURCES, load_yaml
 from triagesim.sampling import WEIGHTS_HEADER
-from triagesim.stored import read_episodes
+from triagesim.stored import read_episodes, read_recordings
 from triagesim.summary import read_values
 
 #: Characters of packed dialogues that the page holds itself: about 11,000, with which it still loads at once
@@ -198,7 +198,7 @@ def _spoken(manifests: Iterable[Path], out: Path) -> list[dict[str, Any]]:
     """The manifests' rows, `file` as the page reaches it."""
     rows = []
     for path in manifests:
-        for _, row in read_lines(path):
+        for _, row in read_recordings(path):
             file = os.path.relpath(path.parent / row["file"], out.parent)
             rows.append({**row, "file": Path(file).as_posix()})
     return rows
