@@ -212,8 +212,8 @@ def recording() -> Episode:
     voice = {"id": "v", "gender": "female", "accent": "gb"}
     line = {"speaker": "nurse", "text": "Hello.", "spoken": "Hello.", "start": 0.1, "end": 0.9}
     return {
-        "pairing": "p", "episode_id": whole()[0]["episode_id"], "file": "dialogues/p/e.flac", "duration_s": 1.0,
-        "rate": 24000, "lufs": None, "engine": {"name": "espeak", "version": "1", "licence": None},
+        "pairing": "p", "episode_id": whole()[0]["episode_id"], "file": "dialogues/p/e.flac", "sha256": "ab",
+        "duration_s": 1.0, "rate": 24000, "lufs": None, "engine": {"name": "espeak", "version": "1", "licence": None},
         "voices": {"nurse": voice, "patient": voice}, "channels": {"nurse": 0, "patient": 1}, "lines": [line],
     }  # fmt: skip
 

@@ -189,6 +189,7 @@ class _Recording(TypedDict):
     pairing: _Text
     episode_id: _Text
     file: Annotated[str, msgspec.Meta(pattern=r"^[^/\x00]+(/[^/\x00]+)*$")]
+    sha256: _Text
     duration_s: _Seconds
     rate: Annotated[int, msgspec.Meta(ge=1)]
     lufs: float | None
