@@ -23,7 +23,7 @@ from triagesim.errors import InputError
 from triagesim.governance import OPEN, Provenance
 from triagesim.jsonl import OddValue, object_of
 from triagesim.quality import Unit, renamed, rules, temperature_unit
-from triagesim.resources import load_yaml
+from triagesim.resources import is_there, load_yaml
 from triagesim.sources import BadRow, Values, open_table, read_rows, require_columns
 
 #: The columns that are read, of MIMIC-IV-ED 2.0 and later (1.0 has no gender, race, arrival or disposition).
@@ -76,7 +76,7 @@ def open_source(path: Path) -> Source:
     Raises:
         InputError: a table of the folder isn't there.
     """
-    return MimicFolder(path) if path.is_dir() else CaseFile(path)
+    return MimicFolder(path) if is_there(path) and path.is_dir() else CaseFile(path)
 
 
 def source_files(path: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,14 @@ def find_path(path: str | Path) -> Path:
 
     A shipped file (`resources/cases/vignettes.jsonl`) is thus found under `--directory` too.
     """
-    local = Path(path).expanduser()
-    if local.is_absolute() or local.exists():
+    # Path's own ways raise an error for a name that is too long, and for a home that nobody has.
+    local = Path(os.path.expanduser(path))
+    if local.is_absolute() or is_there(local):
         return local
     shipped = RESOURCES.parent / local
-    return shipped if shipped.exists() else local
+    return shipped if is_there(shipped) else local
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder; there is none by a name that can't be one."""
+    return os.path.exists(path)

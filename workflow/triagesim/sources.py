@@ -14,6 +14,7 @@ from typing import IO, Any, NamedTuple
 
 from triagesim.errors import InputError
 from triagesim.jsonl import OddValue, loads, object_of
+from triagesim.resources import is_there
 
 ID_COLUMNS = ("case_id", "stay_id")
 _DELIMITERS = ",;\t|"
@@ -52,7 +53,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, Values | BadRow]]:
     Raises:
         InputError: the file isn't there, isn't of these kinds, or can't be read as what it says it is.
     """
-    if not path.exists():
+    if not is_there(path):
         raise InputError(
             f"{path}: no such file; data.source (or --cases) names a .jsonl, .json or .csv of cases, or a folder of "
             "MIMIC-IV-ED"
