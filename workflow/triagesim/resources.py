@@ -33,7 +33,7 @@ def find_path(path: str | Path) -> Path:
     A shipped file (`resources/cases/vignettes.jsonl`) is thus found under `--directory` too.
     """
     # Path's own ways raise an error for a name that is too long, and for a home that nobody has.
-    local = Path(os.path.expanduser(path))
+    local = Path(os.path.expanduser(path))  # noqa: PTH111
     if local.is_absolute() or is_there(local):
         return local
     shipped = RESOURCES.parent / local
@@ -42,4 +42,4 @@ def find_path(path: str | Path) -> Path:
 
 def is_there(path: Path) -> bool:
     """Whether there is such a file or folder; there is none by a name that can't be one."""
-    return os.path.exists(path)
+    return os.path.exists(path)  # noqa: PTH110
