@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from triagesim.build import build_cases
 from triagesim.cases import load_cases
+from triagesim.cli import main
 from triagesim.config import check_syntax
 from triagesim.errors import InputError
 from triagesim.jsonl import read_json, read_lines, read_table
@@ -88,6 +90,15 @@ def test_a_line_or_file_of_ours_with_it_is_told_by_its_place(tmp_path: Path, odd
         read_json(path)
 
 
+@pytest.mark.parametrize(("beside", "within", "rejected"), [(120, 90, 1), (120, 120, 0), (None, 120, 1), ("", 80, 1)])
+def test_a_vital_sign_that_stands_twice_with_two_values_rejects_its_row(
+    tmp_path: Path, beside: object, within: object, rejected: int
+) -> None:
+    odd = f'"acuity": 3, "sbp": {json.dumps(beside)}, "vitals": {{"sbp": {json.dumps(within)}}}'
+    flow = build_cases(_cases(tmp_path, "c.jsonl", odd), tmp_path / "out", shards=1, provenance="synthetic")
+    assert flow["rejected"] == rejected
+
+
 def test_a_persona_with_a_key_twice_is_told(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_text('{"expertise": "novice", "expertise": "expert"}\n', encoding="utf-8")
@@ -135,3 +146,14 @@ def test_the_odd_line_is_the_only_one_of_a_large_file_that_is_lost(tmp_path: Pat
     rows = [{"case_id": f"c{number}", "chief_complaint": "Fall", "acuity": 3} for number in range(500)]
     path.write_text(json.dumps(rows).replace('"c250"', f'"c250", "own": {DIGITS}'), encoding="utf-8")
     assert build_cases(path, tmp_path / "out", shards=1, provenance="synthetic")["accepted"] == 499
+
+
+@pytest.mark.parametrize(("odd", "said"), ODD.items(), ids=range(len(ODD)))
+def test_an_option_with_it_is_told(
+    odd: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--model", "agenda", "--sampling", f"{{{odd}}}", "--cases", "c.jsonl", "--out", "o.jsonl"]
+    monkeypatch.setattr("sys.argv", ["triagesim", *options])
+    with pytest.raises(SystemExit):
+        main()
+    assert re.search(f"--sampling: holds .*{said}", capsys.readouterr().err)

@@ -256,6 +256,9 @@ def make_case(row: Mapping[str, Any], unit: Unit, provenance: Provenance | None 
     nested = row.get("vitals")
     if wrong := renamed([*names, *(nested if isinstance(nested, dict) else ())]):
         raise Reject("renamed_field", "; ".join(f"{name}: is called {right} here" for name, right in wrong.items()))
+    for name in (*VITALS, "dbp"):
+        if isinstance(nested, dict) and name in row and name in nested and row[name] != nested[name]:
+            raise Reject("invalid_value", f"{name}: stands twice, in `vitals` with another value than beside it")
     try:
         case = Case.model_validate(clean(canonical(row), unit))
     except ValidationError as error:
