@@ -19,6 +19,7 @@ from triagesim.dataset.export import export
 from triagesim.duplicates import write_duplicates
 from triagesim.environment_view import environment_view
 from triagesim.errors import InputError
+from triagesim.jsonl import read_table
 from triagesim.language import write_language
 from triagesim.measured import write_measures
 from triagesim.pairing import ResolvedPairing
@@ -250,3 +251,18 @@ def test_no_two_dialogues_have_one_name_in_the_manifests(tmp_path: Path) -> None
     pool.write_text("".join(json.dumps(whole()[0] | row) + "\n" for row in rows), encoding="utf-8")
     manifest.write_text("".join(json.dumps(recording() | row) + "\n" for row in rows), encoding="utf-8")
     assert len({dialogue.id.lower() for dialogue in read_corpus(pool, [manifest])}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a,b\n1\n", "line 2: not as many cells"),
+        (b"a,b\n1,2\n1,2,3\n", "line 3: not as many cells"),
+        (b"a,b\n1,caf\xe9\n", "no table"),
+        (b'a,b\n1,"' + b"x" * (1 << 25), "no table"),
+    ],
+)
+def test_a_damaged_table_is_told_by_its_name(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InputError, match=r"t\.csv.*" + said):
+        list(read_table(tmp_path / "t.csv"))

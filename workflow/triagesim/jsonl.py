@@ -166,14 +166,21 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[dic
         columns: what its header has to be; None for any.
 
     Raises:
-        InputError: the header is another one.
+        InputError: the header is another one, or a row isn't whole.
     """
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        if columns is not None and list(reader.fieldnames or ()) != list(columns):
-            raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
-        for row in reader:
-            yield {name: unguarded(cell) for name, cell in row.items()}
+        try:
+            if columns is not None and list(reader.fieldnames or ()) != list(columns):
+                raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
+            for row in reader:
+                if None in row or None in row.values():
+                    raise InputError(
+                        f"{path}, line {reader.line_num}: not as many cells as columns; delete the file and run again"
+                    )
+                yield {name: unguarded(cell) for name, cell in row.items()}
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: no table ({error}); delete the file and run again") from None
 
 
 @contextmanager
