@@ -37,7 +37,7 @@ def dialogue(lines: list[dict[str, Any]], seconds: float, **changes: Any) -> Dia
         **{"channels": {"nurse": 0, "patient": 1}, "voices": voices, "lines": lines, "lufs": -23.0},
         **{"engine": {"name": "espeak"}},
     }
-    return Dialogue("agenda__case-0-0", {**audio, **changes}, episode(), Path())
+    return Dialogue("agenda+case-0-0", {**audio, **changes}, episode(), Path())
 
 
 def line(speaker: str, spoken: str, start: float, end: float) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from triagesim.jsonl import read_lines, write_table
+from triagesim.jsonl import write_table
 from triagesim.language import pairing_of, spoken_lines
 from triagesim.phrasing import tokens
 from triagesim.resources import load_yaml
+from triagesim.stored import read_episodes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +48,7 @@ def write_duplicates(runs: Iterable[Path], out: Path) -> None:
     vocabulary: dict[str, int] = {}
     numbers: dict[tuple[Hashable, ...], int] = {}
     for path in runs:
-        for _, episode in read_lines(path):
+        for _, episode in read_episodes(path):
             if episode.get("status") == "ok":
                 words = tokens(" ".join(text for _, _, text in spoken_lines(episode)))
                 runs_of = shingles([vocabulary.setdefault(word, len(vocabulary)) for word in words], rule["run"])

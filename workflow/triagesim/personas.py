@@ -13,7 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from triagesim.cases import explain
@@ -21,6 +20,7 @@ from triagesim.errors import InputError
 from triagesim.jsonl import digest, read_lines
 from triagesim.resources import load_yaml
 from triagesim.sampling import Sampling, by_prevalence, covering
+from triagesim.yaml_files import read_yaml
 
 Role = Literal["patient", "nurse"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -186,7 +186,7 @@ def registry(role: Role) -> Registry:
         return Registry.model_validate({**content, "traits": traits})
     except ValidationError as error:
         raise InputError(f"resources/{name}: {explain(error)}") from None
-    except (OSError, TypeError, yaml.YAMLError) as error:
+    except (OSError, TypeError) as error:
         raise InputError(f"resources/{name}: can't be read as a registry of traits ({error})") from None
 
 
@@ -434,7 +434,7 @@ def _read_rows(path: Path, role: Role) -> Iterator[tuple[str, dict[str, Any]]]:
     if not path.is_file():
         raise InputError(f"{path}: no such file; expected a .jsonl pool or a .yaml list of {role} personas")
     if path.suffix.lower() == ".jsonl":
-        yield from ((f"line {number}", row) for number, row in read_lines(path))
+        yield from ((f"line {number}", row) for number, row in read_lines(path, own=True))
     elif path.suffix.lower() in {".yaml", ".yml"}:
         yield from _read_yaml(path)
     else:
@@ -442,11 +442,7 @@ def _read_rows(path: Path, role: Role) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _read_yaml(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        items = yaml.load(path.read_text(encoding="utf-8-sig"), Loader=loader)
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: not YAML in UTF-8 ({' '.join(str(error).split())})") from None
+    items = read_yaml(path)
     if not isinstance(items, list | None):
         raise InputError(f"{path}: expected a list (each persona begins with a dash), found {type(items).__name__}")
     for number, item in enumerate(items or [], 1):

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from triagesim.audit import Member, weigh
 from triagesim.config import Pool
-from triagesim.jsonl import dumps, read_lines, write_atomically, write_table
+from triagesim.jsonl import dumps, write_atomically, write_table
 from triagesim.language import pairing_of, traits_of
 from triagesim.score_rows import read_scored
 from triagesim.scoring import outcome, score
+from triagesim.stored import read_episodes
 
 COVERAGE = ("by", "value", "cases", "cases_covered", "episodes", "episodes_kept", "note")
 
@@ -93,7 +94,7 @@ def choose(runs: Iterable[Path], options: Pool) -> Selection:
 
 def _episodes(runs: Iterable[Path]) -> Iterator[dict[str, Any]]:
     for path in runs:
-        for _, episode in read_lines(path):
+        for _, episode in read_episodes(path):
             yield episode
 
 

@@ -31,6 +31,7 @@ from triagesim.jsonl import digest, dumps, read_lines, sha256_of, write_json
 from triagesim.mimic import provenance_of, source_files
 from triagesim.resources import RESOURCES, find_path, load_yaml
 from triagesim.source_code import code_digest
+from triagesim.stored import read_model
 
 CRATE = "ro-crate-metadata.json"
 #: What stands in results/ and is written at every start, or brought by people: no result of the run.
@@ -66,7 +67,7 @@ def write_crate(results: Path, snakemake: Path, root: Path) -> None:
             f"{results}: holds no config.json, which the start of a run writes; a workflow that uses this one as the "
             "module NAME needs `onstart: NAME.onstart()` in its own Snakefile"
         )
-    config = Config.model_validate_json((results / "config.json").read_text(encoding="utf-8"))
+    config = read_model(results / "config.json", Config)
     entities = [
         *_code(root),
         *_packages(),

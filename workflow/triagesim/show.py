@@ -10,7 +10,7 @@ from typing import Any
 
 from triagesim.cases import VITAL_NAMES
 from triagesim.errors import InputError
-from triagesim.jsonl import read_lines
+from triagesim.stored import read_episodes
 
 _EPISODES = Path("results/episodes")
 _REJECTS = Path("results/cases/rejects.csv")
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     for path in files:
         if not path.is_file():
             raise InputError(f"{path}: no such file of episodes")
-        for _, episode in read_lines(path):
+        for _, episode in read_episodes(path):
             names.add(str(episode.get("episode_id")))
             pairing = str(episode.get("pairing", ""))
             if "history" in episode and episode.get("episode_id") == args.episode and args.pairing in (None, pairing):

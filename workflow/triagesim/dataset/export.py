@@ -17,9 +17,9 @@ from triagesim.dataset.files import TableFiles
 from triagesim.dataset.rows import rows_of
 from triagesim.errors import InputError
 from triagesim.governance import OPEN, Provenance, load_salt, pseudonym
-from triagesim.jsonl import read_lines
 from triagesim.mimic import provenance_of_row
 from triagesim.splits import patient_key, split_of
+from triagesim.stored import read_episodes, read_recordings
 
 _OWN = re.compile(rf"({'|'.join(TABLES)})_[a-z][a-z0-9_]*\.(csv|jsonl|parquet)")
 
@@ -48,7 +48,7 @@ def export(
     Raises:
         InputError: a case may not leave without `include_credentialed`, or nothing says where it comes from.
     """
-    spoken = {(row["pairing"], row["episode_id"]): row for path in audio for _, row in read_lines(path)}
+    spoken = {(row["pairing"], row["episode_id"]): row for path in audio for _, row in read_recordings(path)}
     out_dir.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=out_dir.parent, prefix=f".{out_dir.name}."))
     try:
@@ -87,7 +87,7 @@ def _finished(
 ) -> Iterator[tuple[dict[str, Any], Provenance]]:
     """The finished episodes of the files, each with what its case counts as; none that may not leave."""
     for path in paths:
-        for number, episode in read_lines(path):
+        for number, episode in read_episodes(path):
             if episode.get("status") == "ok":
                 origin = _origin(episode, declared, f"{path}, line {number}")
                 _check(origin, include_credentialed, f"{path}, line {number}")

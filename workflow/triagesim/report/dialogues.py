@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from triagesim.jsonl import dumps, gzipped, read_lines, write_text
+from triagesim.jsonl import dumps, gzipped, write_text
 from triagesim.lenient import mapping, mappings
 from triagesim.scoring import leaked_label, other_scale, outcome, score
+from triagesim.stored import read_episodes
 
 #: Dialogues of one chunk: opening one unpacks so many.
 CHUNK = 40
@@ -96,7 +97,7 @@ class Dialogues:
         """
         found = cls(data, held)
         for path in files:
-            for _, episode in read_lines(path):
+            for _, episode in read_episodes(path):
                 found._add(
                     episode, pooled, spoken, case_flags.get(str(mapping(episode.get("case")).get("case_id")), "")
                 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,13 +13,14 @@ from typing import Any
 from triagesim.cautions import cautions, graded_cases, graded_levels, restricted
 from triagesim.errors import InputError
 from triagesim.governance import notice, private_files
-from triagesim.jsonl import read_lines, read_table, write_table, write_text
+from triagesim.jsonl import read_json, read_table, write_table, write_text
 from triagesim.report.dialogues import Dialogues
 from triagesim.report.figures import Figure, draw, standalone
 from triagesim.report.tables import Row, Tables, View, view
 from triagesim.resources import RESOURCES, load_yaml
 from triagesim.sampling import WEIGHTS_HEADER
 from triagesim.score_rows import read_scored
+from triagesim.stored import read_recordings
 from triagesim.summary import read_values
 
 #: Characters of packed dialogues that the page holds itself: about 11,000, with which it still loads at once
@@ -61,7 +61,7 @@ def write_report(sources: Sources, out: Path, data: Path) -> None:
     Raises:
         InputError: a table that every page has is missing, or a file isn't what it should be.
     """
-    flow = json.loads(sources.flow.read_text(encoding="utf-8"))
+    flow = read_json(sources.flow)
     with private_files(flow["provenance"]):
         _write_all(sources, flow, out, data)
 
@@ -80,7 +80,7 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
         sources.episodes,
         data,
         held=HELD,
-        pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for row in read_scored(sources.pool)},
+        pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for row in read_scored(sources.pool, whole=True)},
         spoken={(row["pairing"], row["episode_id"]): row for row in spoken},
         case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected)},
     )
@@ -100,7 +100,7 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
         restricted=restricted(flow),
         notice=notice(flow["provenance"]).split("\n\n"),
         sections=[_section(section, tables, figures, paths, data.name) for section in sections],
-        pairings=[json.loads(path.read_text(encoding="utf-8")) for path in sources.pairings],
+        pairings=[read_json(path) for path in sources.pairings],
         pooled={row["value"] or None: row for row in tables.get("coverage.csv", []) if row["by"] in ("pairing", "all")},
         spoken=spoken,
         files=sorted(path.name for path in data.iterdir() if path.suffix in (".csv", ".svg")),
@@ -153,7 +153,7 @@ def _own_tables(
         (["level", *counts], [[one, *(flow[f"{name}_by_acuity"].get(one, 0) for name in counts)] for one in levels]),
     )
     taken = ["calls", "prompt", "cached", "completion", "reasoning", "cost"]
-    totals = json.loads(usage.read_text(encoding="utf-8"))
+    totals = read_json(usage)
     rows = [
         [name, *(total[key] for key in taken), sum(total["failed_tries"].values()), total["given_up"]]
         for name, total in totals.items()
@@ -191,7 +191,7 @@ def _spoken(manifests: Iterable[Path], out: Path) -> list[dict[str, Any]]:
     """The manifests' rows, `file` as the page reaches it."""
     rows = []
     for path in manifests:
-        for _, row in read_lines(path):
+        for _, row in read_recordings(path):
             file = os.path.relpath(path.parent / row["file"], out.parent)
             rows.append({**row, "file": Path(file).as_posix()})
     return rows
