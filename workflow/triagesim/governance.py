@@ -8,7 +8,6 @@ import hmac
 import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, timedelta
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from triagesim.errors import InputError, StopRun
+from triagesim.temporaries import beside
 
 if TYPE_CHECKING:
     from triagesim.cases import Case
@@ -178,14 +178,11 @@ def load_salt(path: Path) -> bytes:
         InputError: the file holds no salt.
     """
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(_SALT_BYTES) + "\n")
-        # Of two jobs that make one at the same time the first wins, and both read that.
-        with suppress(FileExistsError):
-            os.link(name, path)
-        Path(name).unlink()
+        with beside(path) as temporary:
+            temporary.write_text(secrets.token_hex(_SALT_BYTES) + "\n", encoding="ascii")
+            # Of two jobs that make one at the same time the first wins, and both read that.
+            with suppress(FileExistsError):
+                os.link(temporary, path)
     try:
         salt = bytes.fromhex(path.read_text(encoding="ascii"))
     except ValueError:

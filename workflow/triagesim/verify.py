@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -28,6 +27,7 @@ from triagesim.config import Config
 from triagesim.errors import InputError, TriageSimError
 from triagesim.jsonl import read_lines, read_table, sha256_of, write_json
 from triagesim.provenance import CRATE, recorded_hashes
+from triagesim.temporaries import folder_beside
 from triagesim.resources import RESOURCES
 
 #: The rules whose files aren't derived from the episodes, with what they write below results.
@@ -154,8 +154,7 @@ def _against_schema(row: dict[str, Any], where: str) -> Iterator[str]:
 def _derived(results: Path, config: Config, cores: int) -> tuple[int, list[str]]:
     """How many files were made anew, and which of them differ."""
     run = results.absolute().parent
-    with tempfile.TemporaryDirectory(dir=run, prefix=".verify.") as name:
-        scratch = Path(name)
+    with folder_beside(run / "verify") as scratch:
         _link(results.absolute(), scratch, config)
         failed = _run_rules(results, scratch, cores)
         if failed:
