@@ -27,8 +27,8 @@ from triagesim.config import Config
 from triagesim.errors import InputError, TriageSimError
 from triagesim.jsonl import read_lines, read_table, sha256_of, write_json
 from triagesim.provenance import CRATE, recorded_hashes
-from triagesim.temporaries import folder_beside
 from triagesim.resources import RESOURCES
+from triagesim.temporaries import folder_beside
 
 #: The rules whose files aren't derived from the episodes, with what they write below results.
 SOURCES = {
