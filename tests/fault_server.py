@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import signal
 import socket
@@ -508,6 +509,7 @@ FAULTS: dict[str, Callable[[Asked], Reply | None]] = {
     "reset": _cut("reset"),
     "silence": _cut("silence"),
     "hang": lambda call: None,
+    "die": lambda call: os.kill(os.getpid(), signal.SIGKILL),  # for a server in a process of its own
 }
 
 

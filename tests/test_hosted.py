@@ -381,7 +381,7 @@ ANSWERED |= {"cut_thought", "from_a_file", "spoken", "two_objects", "listed", "p
 
 
 def test_every_fault_that_can_be_played_is_tested() -> None:
-    assert {*CASES, *ANSWERED, "hang"} == FAULTS.keys()
+    assert {*CASES, *ANSWERED, "hang", "die"} == FAULTS.keys()
 
 
 @pytest.mark.parametrize("fault", CASES)

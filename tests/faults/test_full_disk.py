@@ -3,6 +3,7 @@
 /dev/full stands for it: every write there fails as on a full disk. And processes that may write no file of more than so
 many bytes: their writes fail at any place that a test wants, by another error number of the same kind.
 """
+# ruff: noqa: F811 (fixtures of another file)
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def refused(done: subprocess.CompletedProcess[str], name: Path) -> None:
     assert ".part" not in done.stderr
 
 
-def simulated(inputs: Path, folder: Path, room: int | None = None) -> subprocess.CompletedProcess[str]:  # noqa: F811
+def simulated(inputs: Path, folder: Path, room: int | None = None) -> subprocess.CompletedProcess[str]:
     arguments = [
         "--pairing",
         inputs / "agenda.json",
@@ -89,7 +90,7 @@ def simulated(inputs: Path, folder: Path, room: int | None = None) -> subprocess
 
 def test_no_room_for_an_answer_or_for_a_shard_ends_with_its_name_and_the_next_run_finishes(
     inputs: Path,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     from triagesim.journal import read_records
 
