@@ -36,7 +36,9 @@ def test_a_full_disk_names_the_file_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def run(script: str, *arguments: Any, room: int | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    script: str | Path, *arguments: Any, room: int | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a script of the workflow with so much room for each of its files, in bytes."""
 
     def narrow() -> None:
@@ -108,6 +110,26 @@ def test_no_room_for_an_answer_or_for_a_shard_ends_with_its_name_and_the_next_ru
     names = [record["name"] for record in read_records(narrow / "journal") if "key" in record]
     assert len(names) == len(set(names))
     assert sorted(names) == sorted(r["name"] for r in read_records(whole / "journal") if "key" in r)
+
+
+def test_no_room_for_the_growing_file_of_the_command_ends_with_its_name_and_the_next_run_finishes(
+    tmp_path: Path,
+) -> None:
+    cases = ROOT / "resources/cases/vignettes.jsonl"
+
+    def played(folder: Path, room: int | None = None) -> subprocess.CompletedProcess[str]:
+        words = ["--model", "agenda", "--cases", cases, "--limit", 12, "--out", folder / "run.jsonl"]
+        return run(ROOT / "workflow/triagesim/cli.py", *words, room=room)
+
+    whole, narrow = tmp_path / "whole", tmp_path / "narrow"
+    done = played(whole)
+    assert done.returncode == 0, done.stderr
+    lines = (whole / "run.jsonl").read_bytes().splitlines()
+    room = sum(map(len, lines)) * 2 // 3
+    assert sizes(whole, "run.jsonl.journal/[0-9][0-9]/*")[-1] < room
+    refused(played(narrow, room=room), narrow / "run.jsonl")
+    assert played(narrow).returncode == 0
+    assert sorted((narrow / "run.jsonl").read_bytes().splitlines()) == sorted(lines)
 
 
 @pytest.mark.slow

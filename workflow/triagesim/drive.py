@@ -28,6 +28,7 @@ from triagesim.journal import Tally, shard_lock
 from triagesim.jsonl import dumps, read_lines, write_json, write_jsonl, write_text
 from triagesim.limits import Limits
 from triagesim.simulation import run
+from triagesim.temporaries import naming
 from triagesim.usage import counted, spent_on
 
 _BEGINNING = b'{"episode_id":'
@@ -159,6 +160,7 @@ def append_episodes(plan: Plan) -> list[dict[str, Any]]:
         with (
             _keeping_failed(plan, present, failed),
             plan.limits.marking(plan.title),
+            naming(plan.out),
             plan.out.open("a", encoding="utf-8", newline="") as file,
             contextlib.closing(episodes),
         ):

@@ -59,7 +59,7 @@ def process_name() -> str:
 
 def _name_in(folder: Path) -> str:
     """The name of a new file, which is behind all names that are there, also where the clock went back meanwhile."""
-    there = [int(stamp[0]) for path in folder.glob("*.jsonl") if (stamp := _STAMP.match(path.name))]
+    there = [int(found[0]) for path in folder.glob("*.jsonl") if (found := _STAMP.match(path.name))]
     stamp = max([int(time.time()), *(1 + one for one in there)])
     return f"{stamp:010d}-{process_name()}-{next(_numbers)}.jsonl"
 

@@ -6,6 +6,7 @@ next writer of `NAME` tells what a kill left from what a sibling is writing at t
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -13,6 +14,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+
+#: The system's numbers of errors of a disk on which nothing more can be written.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Of a full disk the system doesn't say which file it had no room for: `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in FULL:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager
