@@ -36,9 +36,7 @@ def test_a_full_disk_names_the_file_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def run(
-    script: str | Path, *arguments: Any, room: int | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run(script: str | Path, *arguments: Any, room: int | None = None) -> subprocess.CompletedProcess[str]:
     """Run a script of the workflow with so much room for each of its files, in bytes."""
 
     def narrow() -> None:
@@ -47,7 +45,7 @@ def run(
 
     return subprocess.run(
         [sys.executable, SCRIPTS / script, *map(str, arguments)],
-        env=ENVIRONMENT | environment,
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
