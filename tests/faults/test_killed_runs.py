@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from fault_server import FaultServer
+from fault_server import Fault, FaultServer
 from test_fetch import CONTENT, NAME, OTHER_PROCESS, build_wheel, cache, links, place, rows  # noqa: F401
 from test_limits import Shard
 from test_workflow import ENVIRONMENT, clone, contents, edit, snakemake
@@ -188,8 +188,10 @@ def test_a_run_with_a_master_survives_every_kill_and_asks_its_server_nothing_twi
                 run = Run(folder, target, how, at=chance.randint(2, 14))
                 run.end()
             else:
+                wanted = asked + chance.randint(1, len(needed) // 8)
+                # From then on nobody is answered, so the kill can't come too late.
+                server.faults = [Fault("hang", frozenset(range(wanted, wanted + 1000)))]
                 run = Run(folder, target, how, at=None)
-                wanted = asked + chance.randint(1, max(1, len(needed) // 8))
                 server.wait_for(lambda: len(server.asked) >= wanted, HUNG)  # noqa: B023
                 if how == "group":
                     os.killpg(run.process.pid, signal.SIGKILL)
@@ -197,6 +199,7 @@ def test_a_run_with_a_master_survives_every_kill_and_asks_its_server_nothing_twi
                     (victim,) = [run.process.pid] if how == "snakemake" else run.drivers()
                     os.kill(victim, signal.SIGKILL)
                 assert run.end() == (1 if how == "driver" else -signal.SIGKILL)
+                server.faults = []
             in_flight += len(server.asked) - asked - (answers(folder) - before)
             after_a_kill(folder, whole, first=kill == 0)
         finished(folder, whole, target)
