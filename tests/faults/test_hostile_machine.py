@@ -167,9 +167,12 @@ def test_a_driver_whose_output_can_not_be_written_says_so_and_the_next_asks_noth
 # The workflow.
 
 
-def small(config: dict[str, Any]) -> None:
+def small(config: dict[str, Any], url: str) -> None:
+    """Three cases, in two shards, with a model that is served."""
     config["data"]["source"] = "resources/cases/examples.jsonl"
-    config["pairings"] = [{"nurse": "agenda", "patient": "agenda", "max_turns": 3}]
+    own = {"backend": "openai", "model": "m", "base_url": url, "local": True, "identity": "made by a test"}
+    config["models"] = {"own": own}
+    config["pairings"] = [{"name": "own", "nurse": "own", "patient": "own", "max_turns": 2}]
     config["audio"] = {"max_dialogues": 0}
     config["shards"] = 2
 
@@ -177,18 +180,17 @@ def small(config: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_two_snakemakes_a_clock_that_went_back_and_results_that_can_not_be_written(tmp_path: Path) -> None:
     folder = clone(tmp_path / "triagesim")
-    edit(folder, small)
     target = "snakemake results/pool.jsonl"
-    with subprocess.Popen(
-        target.split(), cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as first:
-        assert first.stderr
-        for line in first.stderr:
-            if line.startswith("Select jobs"):
-                break
-        refused = snakemake(folder, target, expect=1)
-        first.stderr.read()
-    assert first.returncode == 0
+    with FaultServer(held=True) as server:
+        edit(folder, lambda config: small(config, server.url))
+        with subprocess.Popen(
+            target.split(), cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as first:
+            server.wait_for(lambda: len(server.asked) > 0, 120)
+            refused = snakemake(folder, target, expect=1)
+            server.release()
+        assert first.returncode == 0
+        assert set(server.counts.values()) == {1}
     assert "Directory cannot be locked" in refused
     assert jobs(snakemake(folder, f"{target} -n")) == {}
     whole, asked = contents(folder / "results"), answers(folder)
@@ -196,11 +198,13 @@ def test_two_snakemakes_a_clock_that_went_back_and_results_that_can_not_be_writt
     # What was made while the clock was a day ahead is newer than what is made from it.
     for path in (folder / "results" / "cases").iterdir():
         os.utime(path, (time.time() + 86400,) * 2)
+    for name in ("episodes/own/2-of-2.jsonl", "pool.jsonl"):
+        (folder / "results" / name).unlink()
     snakemake(folder, target)
     assert contents(folder / "results") == whole
     assert answers(folder) == asked
 
-    for name in ("episodes/agenda/1-of-2.jsonl", "pool.jsonl"):
+    for name in ("episodes/own/1-of-2.jsonl", "pool.jsonl"):
         (folder / "results" / name).unlink()
     modes(folder / "results", 0o555)
     done = subprocess.run(
@@ -221,9 +225,7 @@ def test_a_run_whose_every_episode_failed_within_the_rate_ends_with_a_report_tha
     with FaultServer("spoken") as server:
 
         def sour(config: dict[str, Any]) -> None:
-            small(config)
-            own = {"backend": "openai", "model": "m", "base_url": server.url, "local": True, "identity": "by a test"}
-            config["models"] = {"own": own}
+            small(config, server.url)
             config["pairings"] = [{"name": "sour", "nurse": "own", "patient": "own", "max_error_rate": 1}]
             config["audio"] = {"engine": "espeak"}
 

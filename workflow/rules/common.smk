@@ -4,6 +4,7 @@ import shlex
 
 from snakemake.settings.types import DeploymentMethod
 
+from triagesim.clock import settle_times
 from triagesim.config import check_config
 from triagesim.demand import demand
 from triagesim.environment import prepare
