@@ -57,7 +57,7 @@ MOMENTS = {
 }
 
 
-def setup() -> Setup:
+def of_puppets() -> Setup:
     seat = Seat(as_backend(Puppet()))
     return Setup(
         {"nurse": seat, "patient": seat}, Pool(personas("nurse"), "nurse"), Pool(personas("patient"), "patient"),
@@ -68,7 +68,7 @@ def setup() -> Setup:
 def plan(folder: Path, name: str, cases: int) -> Plan:
     jobs = [(a_case(f"{name}-{number}", provenance="synthetic"), 0) for number in range(cases)]
     return Plan(
-        jobs, setup(), folder / f"episodes/{name}.jsonl", folder / "journal/made", name,
+        jobs, of_puppets(), folder / f"episodes/{name}.jsonl", folder / "journal/made", name,
         limits=Limits(folder / "journal"), usage=folder / f"usage/{name}.json",
     )  # fmt: skip
 
@@ -222,7 +222,7 @@ def test_a_death_at_any_moment_leaves_nothing_half_and_the_next_run_the_same_byt
     for moment in range(1, disk.moments + 1):
         folder = tmp_path / "killed"
         dies(folder, lambda: work(folder), moment)  # noqa: B023
-        left, kept = files(folder), answers(folder)
+        left, kept, spoken = files(folder), answers(folder), lines(folder)
         growing = left.pop("episodes/run.jsonl", None) if name == "command" else None
         assert left.items() <= whole.items(), moment
         work(folder)
@@ -233,12 +233,18 @@ def test_a_death_at_any_moment_leaves_nothing_half_and_the_next_run_the_same_byt
         assert not list(folder.rglob(".part*")), moment
         assert sorted(answers(folder)) == asked, moment
         assert set(kept) <= set(asked), moment
+        assert spoken.items() <= lines(folder).items(), moment
         shutil.rmtree(folder)
 
 
 def answers(folder: Path) -> list[str]:
     """The names of the calls whose answers are kept, each as often as it is."""
     return [record["name"] for record in read_records(folder / "journal") if "key" in record]
+
+
+def lines(folder: Path) -> dict[str, int]:
+    """The spoken lines that are kept, each with the file that holds it: one that is spoken again is another file."""
+    return {path.name: path.stat().st_ino for path in (folder / "store").glob("*/[0-9a-f]*.flac")}
 
 
 def test_a_file_that_is_written_at_this_moment_is_not_taken_for_what_a_kill_left(tmp_path: Path) -> None:
