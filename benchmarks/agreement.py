@@ -14,9 +14,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
-from triagesim.agreement import MEASURES, Array
+from triagesim.agreement import MEASURES
 from triagesim.backends import load_backend
-from triagesim.bootstrap import draw, percentiles
+from triagesim.bootstrap import Array, draw, percentiles
 from triagesim.cases import Case, Scale, load_cases
 from triagesim.console import command
 from triagesim.errors import InputError

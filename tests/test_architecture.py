@@ -153,6 +153,17 @@ def test_the_drawing_of_the_package_is_true() -> None:
     assert sorted(arrows - pairs) == []
 
 
+def test_a_source_distribution_holds_all_of_the_checkout() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("no checkout, so nothing says what belongs to it")
+    tops = {line.partition("/")[0] for line in listed.stdout.splitlines()}
+    # The first comes by itself, the second is a link to what comes.
+    assert tops - {".gitignore", "pbs", "pyproject.toml"} == set(
+        PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    )
+
+
 def test_what_snakemake_s_own_report_needs_comes_with_the_workflow() -> None:
     assert "pygments>=2" in PROJECT["project"]["optional-dependencies"]["workflow"]
 

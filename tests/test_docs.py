@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 
 from triagesim.artifact import Episode
 from triagesim.cases import Case
-from triagesim.config import RUNTIME_OPTIONS, Config, check_config
+from triagesim.cli import parser
+from triagesim.config import BACKENDS, RUNTIME_OPTIONS, Config, Model, check_config
 from triagesim.drive import OUT_OF_TIME, TooManyErrors
 from triagesim.errors import InputError, Kind, StopRun
 from triagesim.judging import LineCheck, NurseLineCheck
@@ -178,6 +179,24 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     assert [link for link in links if link and not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_an_option_of_a_command_that_a_page_shows_is_one_of_its_program(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    for program, options in re.findall(r"python3? ((?:workflow/scripts|benchmarks|tests)/\S+\.py)([^`\n#]*)", text):
+        shared = "benchmarks/measuring.py" if program.startswith("benchmarks/") else program
+        code = "".join((ROOT / path).read_text(encoding="utf-8") for path in {program, shared})
+        named = [option for option in re.findall(r"--[\w-]+", options) if option != "--help"]
+        assert [option for option in named if f'"{option}"' not in code] == [], program
+
+
+def test_every_name_that_a_recipe_sends_to_a_file_stands_there() -> None:
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
+    sent = re.findall(r"`([\w.]+)`(?: of [\w ]+)? (?:\(|in )`((?:workflow|tests)/[\w/.]+)`", text)
+    assert len(sent) > 15
+    for name, file in sent:
+        assert re.search(rf"\b{name.rpartition('.')[2]}\b", (ROOT / file).read_text(encoding="utf-8")), name
+
+
 def test_the_readme_leads_to_every_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [page for page in PAGES if page != "README.md" and f"]({page})" not in text] == []
@@ -247,6 +266,15 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
     stated = [cells[0] for cells in tables(page, "Exit code")]
     codes = [TooManyErrors.exit_code, InputError.exit_code, StopRun.exit_code, OUT_OF_TIME]
     assert stated == ["0", *map(str, codes), "128 + n"]
+
+
+def test_every_backend_has_its_row_its_form_in_the_help_and_its_options() -> None:
+    page = (ROOT / "docs/engines.md").read_text(encoding="utf-8")
+    assert {name for cells in tables(page, "Backend") for name in CODE.findall(cells[0])} == set(BACKENDS)
+    forms = parser().format_help().partition("Models: ")[2].partition("@FILE")[0].split("|")
+    assert {re.match(r"\s*(\w*)", form)[1] for form in forms} == set(BACKENDS)  # type: ignore[index]
+    kinds = get_args(get_args(Model)[0])
+    assert {get_args(get_args(kind)[0].model_fields["backend"].annotation)[0] for kind in kinds} == set(BACKENDS)
 
 
 def test_every_option_of_an_engine_that_reruns_nothing_is_named() -> None:

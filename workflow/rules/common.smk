@@ -4,6 +4,7 @@ import shlex
 
 from snakemake.settings.types import DeploymentMethod
 
+from triagesim.backends.keys import check_keys
 from triagesim.clock import settle_times
 from triagesim.config import check_config
 from triagesim.demand import demand
@@ -69,6 +70,21 @@ def episodes_of_run():
     return expand(
         "results/episodes/{pairing}/{shard}.jsonl", pairing=PAIRINGS, shard=SHARDS
     )
+
+
+def listed(path, pairings=PAIRINGS):
+    """The files of all pairings and shards in the few words that bash makes the list of, in the order of `expand`.
+
+    A shell command may have 128 kB, which a thousand shards fill; what bash starts with it may be given 2 MB. It is a
+    function because Snakemake would take the braces for wildcards.
+    """
+    names = f"{{{','.join(pairings)}}}" if len(pairings) > 1 else "".join(pairings)
+    shards = f"{{1..{CONFIG.shards}}}-of-{CONFIG.shards}"
+    text = path.format(pairing=names, shard=shards) if pairings else ""
+    return lambda wildcards: text
+
+
+EPISODES = listed("results/episodes/{pairing}/{shard}.jsonl")
 
 
 def registry_content(wildcards):
@@ -170,3 +186,23 @@ def check_hearing():
     # A module's rules have a prefix.
     if any(job.rule.name.endswith("transcribe") for job in workflow.dag.needrun_jobs()):
         check_installed()
+
+
+def check_keys_of_jobs():
+    """Say before any job that a model can't be asked for want of a key, if a job will need it."""
+    # Beside a module's rules there may be others.
+    asking = [
+        job
+        for job in workflow.dag.needrun_jobs()
+        if job.params.get("journal") and job.wildcards.get("pairing") in PAIRINGS
+    ]
+    jobs = [(Path(job.params.journal), models_asked_by(job)) for job in asking]
+    if warning := check_keys(jobs, here=workflow.local_exec):
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def models_asked_by(job):
+    """The models that a job asks: the pairing's, or the judge of completion."""
+    if job.rule.name.endswith("judge_completion"):
+        return [CONFIG.models[CONFIG.measures.judge]]
+    return models_of(job.wildcards)

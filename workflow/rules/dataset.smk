@@ -30,6 +30,11 @@ rule export:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "export.py",
+        episodes=(
+            EPISODES
+            if CONFIG.dataset.of != "pool"
+            else lambda wildcards, input: input.episodes
+        ),
         salt=f"{CONFIG.journal.dir}/_salt",
         splits=json.dumps(CONFIG.dataset.splits),
         seed=CONFIG.dataset.seed,
@@ -57,10 +62,11 @@ rule export:
                     "rows",
                 )
             ),
+            "artifact.py",
             "lenient.py",
             "scoring.py",
             "splits.py",
         ),
     shell:
-        "python {params.script:q} {input.episodes} --audio {input.audio} --out-dir results/dataset --salt {params.salt:q}"
+        "python {params.script:q} {params.episodes} --audio {input.audio} --out-dir results/dataset --salt {params.salt:q}"
         " --splits {params.splits:q} --seed {params.seed} {params.chosen} {params.credentialed} > {log} 2>&1"

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from triagesim.bootstrap import Array, divide
+
 Statistic = Callable[[Array], Array]
 
 LEVELS = (1, 2, 3, 4, 5)
@@ -82,13 +83,6 @@ def _of_always(value: Statistic, level: int, table: Array) -> Array:
     constant = np.zeros_like(table)
     constant[..., level - 1] = table.sum(-1)
     return value(constant)
-
-
-def divide(top: NDArray[Any], bottom: NDArray[Any], empty: float = np.nan) -> Array:
-    """The ratio; `empty` where there is nothing to divide by."""
-    shape = np.broadcast_shapes(np.shape(top), np.shape(bottom))
-    ratio: Array = np.divide(top, bottom, out=np.full(shape, empty, dtype=float), where=np.asarray(bottom) > 0)
-    return ratio
 
 
 def total(table: Array) -> Array:

@@ -12,8 +12,9 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from triagesim.agreement import BASELINES, LEVELS, MEASURES, NOBODY, Array, Measure, Statistic, reweighted
+from triagesim.agreement import BASELINES, LEVELS, MEASURES, NOBODY, Measure, Statistic, reweighted
 from triagesim.answers import Confidence
+from triagesim.bootstrap import Array
 from triagesim.config import Score
 from triagesim.estimates import Estimate, Sample, count_by
 from triagesim.personas import registry

@@ -14,6 +14,7 @@ Action = Literal["check_vital", "log_red_flag", "utterance", "end"]
 Level = Literal[1, 2, 3, 4, 5]
 Confidence = Literal["low", "medium", "high"]
 
+#: Red flags that one step may log.
 MAX_FLAGS = 5
 _Spoken = Annotated[str, Field(min_length=1)]
 

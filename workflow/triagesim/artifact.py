@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,6 +59,12 @@ class HistoryLine(_Part):
     in_transcript: bool | None = None
     information: Information | None = None
     verification: dict[str, Any] | None = None
+
+
+def is_said(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of a history is a line that was heard: it has words, and wasn't kept out of the transcript."""
+    text = entry.get("utterance")
+    return isinstance(text, str) and text != "" and entry.get("in_transcript") is not False
 
 
 class Event(_Part):

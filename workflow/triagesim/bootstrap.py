@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 
 #: Draws for an interval, and its share, where the configuration (`score`) has no say.
 DRAWS, CONFIDENCE = 2000, 0.95
+#: What a table notes where `Interval.where_drawn_apart` left no ends.
+ALIKE = "all draws alike: no interval"
 #: At most so many numbers are drawn at once: 32 MB.
 _BLOCK = 4_000_000
 
@@ -24,6 +26,10 @@ class Interval(NamedTuple):
     low: float | None
     high: float | None
     undefined: int = 0
+
+    def where_drawn_apart(self) -> Interval:
+        """This one, without ends where both are the same: draws that are all alike don't say how sure a figure is."""
+        return Interval(None, None, self.undefined) if self.low == self.high else self
 
 
 def draw(clusters: Array, draws: int, seed: int) -> Array:
@@ -55,6 +61,18 @@ def percentiles(drawn: Array, value: Callable[[Array], Array], confidence: float
         return Interval(None, None, undefined)
     low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(low), float(high), undefined)
+
+
+def divide(top: NDArray[Any], bottom: NDArray[Any], empty: float = np.nan) -> Array:
+    """The ratio; `empty` where there is nothing to divide by."""
+    shape = np.broadcast_shapes(np.shape(top), np.shape(bottom))
+    divided: Array = np.divide(top, bottom, out=np.full(shape, empty, dtype=float), where=np.asarray(bottom) > 0)
+    return divided
+
+
+def ratio(sums: Array) -> Array:
+    """Of sums (… × (top, bottom)) the one over the other, NaN where nothing is below."""
+    return divide(sums[..., 0], sums[..., 1])
 
 
 def wilson(share: float, number: int, confidence: float) -> tuple[float, float]:

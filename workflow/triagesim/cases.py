@@ -18,6 +18,14 @@ from triagesim.sources import BadRow
 
 Vital = Literal["temperature", "heartrate", "resprate", "o2sat", "sbp"]
 VITALS: tuple[Vital, ...] = get_args(Vital)
+#: What a reader is told that they are.
+VITAL_NAMES: dict[Vital, str] = {
+    "temperature": "temperature",
+    "heartrate": "heart rate",
+    "resprate": "breathing rate",
+    "o2sat": "oxygen saturation",
+    "sbp": "systolic pressure",
+}
 Scale = Literal["esi", "ats"]
 
 CASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

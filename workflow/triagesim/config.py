@@ -140,6 +140,9 @@ def _backend_of(value: Any) -> str | None:
     return value.get("backend") if isinstance(value, Mapping) else getattr(value, "backend", None)
 
 
+#: What `backend` may be.
+BACKENDS = ("agenda", "llamacpp", "vllm", "openrouter", "openai")
+
 Model = Annotated[
     Annotated[AgendaModel, Tag("agenda")]
     | Annotated[LlamaCppModel, Tag("llamacpp")]
@@ -149,7 +152,7 @@ Model = Annotated[
     Discriminator(
         _backend_of,
         custom_error_type="backend",
-        custom_error_message="needs `backend`, one of agenda, llamacpp, vllm, openrouter, openai",
+        custom_error_message=f"needs `backend`, one of {', '.join(BACKENDS)}",
     ),
 ]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from triagesim.agreement import LEVELS, NOBODY, divide
+from triagesim.agreement import LEVELS, NOBODY
 from triagesim.agreement_tables import Graded
-from triagesim.bootstrap import Array
+from triagesim.bootstrap import Array, ratio
 from triagesim.estimates import Estimate, Sample, count_by, rounded
 from triagesim.score_rows import STEP
 
@@ -72,7 +72,7 @@ def _mean(graded: Graded, part: Numbers, whole: Numbers, undefined: str, *, shar
     number = int(graded.clusters.max(initial=-1)) + 1
     columns = [np.bincount(graded.clusters, weights=values, minlength=number) for values in (part, whole)]
     sample = Sample(np.stack(columns, axis=1), graded.options)
-    return sample.estimate(lambda c: divide(c[..., 0], c[..., 1]), lambda c: c[..., 1], undefined, share=share)
+    return sample.estimate(ratio, lambda c: c[..., 1], undefined, share=share)
 
 
 def _median(graded: Graded) -> Estimate:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from triagesim.bootstrap import Array, draw, percentiles, wilson
+from triagesim.bootstrap import ALIKE, Array, draw, percentiles, wilson
 from triagesim.config import Score
 
 #: Below so many cases an interval from drawn cases is too narrow.
@@ -76,10 +76,10 @@ class Sample:
         if share and (few or min(found, 1 - found) * cases < RARE):
             lower, upper = wilson(found, cases, self._options.confidence)
             return Estimate(rounded(found), rounded(lower), rounded(upper), n, cases, "; ".join(["Wilson", *few]))
-        low, high, lost = percentiles(self._drawn, value, self._options.confidence)
+        low, high, lost = percentiles(self._drawn, value, self._options.confidence).where_drawn_apart()
         notes = [f"{lost} of {self._options.bootstrap} draws undefined"] if lost else []
-        if low is None or high is None or low == high:
-            return Estimate(rounded(found), None, None, n, cases, "; ".join(["all draws alike: no interval", *few]))
+        if low is None:
+            notes = [ALIKE]
         return Estimate(rounded(found), rounded(low), rounded(high), n, cases, "; ".join([*notes, *few]))
 
 

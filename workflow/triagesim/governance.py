@@ -1,5 +1,6 @@
-"""What kinds of data there are, where each may go, and what is kept of it: the check that stands before every request,
-the modes of files, the notice beside results, and pseudonyms.
+"""What kinds of data there are, where each may go, and what is kept of it.
+
+The check that stands before every request, the modes of files, the notice beside results, and pseudonyms.
 """
 
 from __future__ import annotations

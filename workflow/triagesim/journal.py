@@ -28,28 +28,21 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_json
+import msgspec
 
 from triagesim.environment import note_gain
 from triagesim.errors import StopRun
 from triagesim.requests import CallName, Completion, Usage
+from triagesim.shards import bucket
 
-BUCKETS = 64
+_as_json = msgspec.json.Encoder().encode
 _TOKEN = secrets.token_hex(4)
 _numbers = itertools.count(1)
 #: Seconds between two flushes to the disk itself: a power cut can lose that much, a killed process nothing.
 SYNC_EVERY = 1.0
-
-
-@lru_cache(maxsize=4096)
-def bucket(case_id: str) -> str:
-    """The bucket of a case's answers, `00` … `63`."""
-    return f"{sha256(case_id.encode()).digest()[0] % BUCKETS:02d}"
 
 
 def process_name() -> str:
@@ -199,7 +192,7 @@ class Journal:
                 self._syncing.start()
             if name not in self._files:
                 self._files[name] = _File(self._folder / name)
-            self._files[name].append(to_json(record) + b"\n")
+            self._files[name].append(_as_json(record) + b"\n")
         except OSError as error:
             if name in self._files:  # what follows a torn line in a file would be lost with it
                 self._files.pop(name).close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from triagesim import phrasing
-from triagesim.artifact import SPEAKING_RATE
+from triagesim.artifact import SPEAKING_RATE, is_said
 from triagesim.backends.agenda.understanding import answer, ask, pain_score, sensitive
 from triagesim.jsonl import read_lines, write_table
 from triagesim.leaks import KINDS, Leak, leaks
@@ -79,12 +79,8 @@ def traits_of(episode: Mapping[str, Any]) -> dict[str, Any]:
 
 def spoken_lines(episode: Mapping[str, Any]) -> list[tuple[int, str, str]]:
     """(turn, speaker, text) of each line as it was heard."""
-    history = [line for line in episode.get("history") or () if line.get("actor") in ("nurse", "patient")]
-    return [
-        (line["turn"], line["actor"], line["utterance"])
-        for line in history
-        if line.get("in_transcript") is not False and line.get("utterance")
-    ]
+    history = episode.get("history") or ()
+    return [(line["turn"], line["actor"], line["utterance"]) for line in history if is_said(line)]
 
 
 def leaks_of(episode: Mapping[str, Any]) -> Iterator[Leak]:

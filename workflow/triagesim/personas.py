@@ -6,6 +6,7 @@ import difflib
 import itertools
 import math
 import random
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from hashlib import sha256
@@ -358,14 +359,15 @@ class _Order:
         digest = sha256(key.encode()).digest()
         a, b, c = (int.from_bytes(digest[i : i + 8], "big") for i in (0, 8, 16))
         self._a, self._b, self._c, self._prime = 1 + a % (prime - 1), b % prime, c % prime, prime
+        self._inverse = _inverses(prime)
 
     def rank(self, number: int) -> int:
         """At which place `number` comes."""
-        return (self._a * self._inverse(number + self._b) + self._c) % self._prime
+        return (self._a * self._inverse[(number + self._b) % self._prime] + self._c) % self._prime
 
     def at(self, rank: int) -> int:
         """Which number comes at place `rank`."""
-        return (self._a * self._inverse(rank - self._c) - self._b) % self._prime
+        return (self._a * self._inverse[(rank - self._c) % self._prime] - self._b) % self._prime
 
     def first(self, numbers: Collection[int]) -> int:
         """Which of `numbers` comes first."""
@@ -373,9 +375,14 @@ class _Order:
             return min(numbers, key=self.rank)
         return next(number for number in map(self.at, range(self._prime)) if number in numbers)
 
-    def _inverse(self, value: int) -> int:
-        value %= self._prime
-        return pow(value, -1, self._prime) if value else 0
+
+@cache
+def _inverses(prime: int) -> array[int]:
+    """The inverse of every number modulo a prime; 0 for 0. A draw looks up some hundred of them."""
+    found = array("L", [0, 1])
+    for number in range(2, prime):
+        found.append(prime - prime // number * found[prime % number] % prime)
+    return found
 
 
 @cache

@@ -159,7 +159,8 @@ def _opening(view: View, prompts: str, purpose: str) -> list[tuple[str, str]]:
     An episode's views share one `facts`, by which what was made before is found; that nothing else of what stays the
     same has changed is checked.
     """
-    facts, stays = getattr(view, "facts", None), [getattr(view, name, None) for name in _STAYS]
+    known = view.__dict__
+    facts, stays = known.get("facts"), [known.get(name) for name in _STAYS]
     place = (prompts, purpose, id(facts))
     made = _openings.get(place)
     if made is None or made[0] is not facts or made[1] != stays:

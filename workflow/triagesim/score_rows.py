@@ -94,7 +94,7 @@ class _Case(TypedDict, total=False):
 
 
 class _Scored(TypedDict, total=False):
-    """What scores and rows read of an episode; the rest of a line is passed over."""
+    """What scores, rows and the choice of the pool read of an episode; the rest of a line is passed over."""
 
     episode_id: Any
     pairing: Any
@@ -104,6 +104,7 @@ class _Scored(TypedDict, total=False):
     in_situ: Any
     case: _Case
     algorithm: Any
+    models: Any
     labels: Any
     features: Any
     nurse_persona: Any
@@ -174,12 +175,14 @@ class Scores:
 def read_scores(paths: Iterable[Path]) -> Scores:
     """The rows of all score tables, in the order of the paths."""
     cells: dict[str, list[str]] = {name: [] for name in columns()}
+    # Most cells say what many others say: each text is held once.
+    known: dict[str, str] = {}
     for path in paths:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file)
             header = next(rows)
             for name, column in zip(header, zip(*rows, strict=True), strict=False):
-                cells[name] += map(unguarded, column)
+                cells[name] += (known.setdefault(cell, cell) for cell in map(unguarded, column))
     return Scores(cells)
 
 

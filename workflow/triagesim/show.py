@@ -8,18 +8,12 @@ import difflib
 from pathlib import Path
 from typing import Any
 
+from triagesim.cases import VITAL_NAMES
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines
 
 _EPISODES = Path("results/episodes")
 _REJECTS = Path("results/cases/rejects.csv")
-_NAMES = {
-    "temperature": "temperature",
-    "heartrate": "heart rate",
-    "resprate": "breathing rate",
-    "o2sat": "oxygen saturation",
-    "sbp": "systolic pressure",
-}
 
 
 def main(arguments: list[str]) -> int:
@@ -97,7 +91,7 @@ def as_text(episode: dict[str, Any]) -> str:
 def _line(item: dict[str, Any]) -> str:
     if item.get("event") == "vital":
         value = "could not be measured" if item["value"] is None else f"{item['value']:g}"
-        return f"           [{_NAMES[item['name']]}: {value}]"
+        return f"           [{VITAL_NAMES[item['name']]}: {value}]"
     if item["actor"] == "system":
         return f"           [triage ends: level {item['triage']}]"
     level = f" ({item['triage']})" if item.get("triage") else ""

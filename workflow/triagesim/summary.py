@@ -54,9 +54,9 @@ def summarise(
     from triagesim.score_rows import Scores, columns, read_scores
 
     scored = read_scores(scores).by("pairing")
-    measured: dict[str, list[dict[str, Any]]] = {}
+    measured: dict[str, list[Path]] = {}
     for path in measures:
-        measured.setdefault(path.parent.name, []).extend(read_values(path))
+        measured.setdefault(path.parent.name, []).append(path)
     chosen = list(read_table(selected))
     cases = [row["case_id"] for row in chosen]
     judging = Judge.model_validate_json(judge.read_text(encoding="utf-8")) if judge else None
@@ -70,7 +70,7 @@ def summarise(
             {
                 **_row(pairing, found),
                 "unchecked_speech": _unchecked_speech(pairing, chosen),
-                **rates(measured.get(pairing.name, ())),
+                **rates(row for path in measured.get(pairing.name, ()) for row in read_values(path)),
                 **_completion_judge(pairing, judging),
             }
         )
@@ -211,7 +211,7 @@ def _assert_complete(pairing: ResolvedPairing, found: list[dict[str, Any]], case
     wanted = {f"{case}-{k}" for case in cases[: pairing.limit] for k in range(pairing.episodes_per_case)}
     ids = [row["episode_id"] for row in found]
     missing, extra = sorted(wanted - set(ids)), sorted(set(ids) - wanted)
-    twice = sorted({name for name in ids if ids.count(name) > 1}) if len(set(ids)) < len(ids) else []
+    twice = sorted(name for name, count in Counter(ids).items() if count > 1)
     for what, names in (("missing", missing), ("too much", extra), ("twice", twice)):
         if names:
             raise InputError(

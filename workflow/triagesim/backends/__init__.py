@@ -7,10 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from triagesim.config import BACKENDS
 from triagesim.errors import InputError
 from triagesim.requests import Backend
-
-KINDS = ("agenda", "llamacpp", "vllm", "openrouter", "openai")
 
 
 def load_backend(spec: str, **options: Any) -> Backend:
@@ -25,9 +24,9 @@ def load_backend(spec: str, **options: Any) -> Backend:
         InputError: no such backend, or an option that it doesn't have.
     """
     kind, _, model = spec.partition(":")
-    if kind not in KINDS:
+    if kind not in BACKENDS:
         raise InputError(
-            f"model {spec!r}: unknown backend {kind!r}; expected one of {', '.join(KINDS)}, as in vllm:<model>"
+            f"model {spec!r}: unknown backend {kind!r}; expected one of {', '.join(BACKENDS)}, as in vllm:<model>"
         )
     if kind != "agenda" and not model:
         raise InputError(f"model {spec!r}: names no model; expected {kind}:<model>")

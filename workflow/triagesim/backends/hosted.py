@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import sys
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from triagesim.backends.keys import OPENAI_KEY, OPENROUTER_KEY, find_key, no_key
 from triagesim.config import OPENROUTER
-from triagesim.environment import KEY_FILE
 from triagesim.errors import AnswerError, BackendError, InputError, StopRun
 from triagesim.governance import provider_of, redact
 from triagesim.requests import Answer, Completion, Request, Usage
@@ -37,7 +35,9 @@ MAX_TOKENS = 2048
 #: Seconds from a request to the end of its answer.
 TIMEOUT = 300.0
 
+# Seconds until a connection must stand.
 _CONNECT_TIMEOUT = 30.0
+# Bytes of a response that are read, a hundred times an answer's; characters of a server's error that are shown.
 _LONGEST_BODY = 8 * 2**20
 _LONGEST_QUOTE = 300
 # Fields of a request that the caller's own would break.
@@ -55,10 +55,6 @@ _NO_SCHEMA = re.compile(r"response_format|json_schema|structured.?output", re.IG
 _OTHER_LIMIT = re.compile(r"max_completion_tokens")
 _NO_CREDIT = re.compile(r"insufficient_quota")
 _OBJECT = re.compile(r'\{\s*"')
-_ASSIGNMENT = re.compile(
-    r"""\s*(?:export\s+)?(?P<name>\w+)\s*=\s*(?:"(?P<double>[^"]*)"\s*(?:\#.*)?|'(?P<single>[^']*)'\s*(?:\#.*)?"""
-    r"""|(?P<bare>.*?)(?:\s\#.*)?)\s*"""
-)
 
 _ADVICE = {
     400: "Check sampling, reasoning and extra_body",
@@ -174,7 +170,7 @@ class _Hosted:
         """
         import httpx
 
-        self._key = (self._given_key or os.environ.get(self._key_name) or _from_dotenv(self._key_name) or "").strip()
+        self._key = (self._given_key or "").strip() or find_key(self._key_name)
         self._check_key()
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._key:
@@ -427,7 +423,7 @@ class OpenRouter(_Hosted):
         super().__init__(
             "openrouter",
             model,
-            key_name="OPENROUTER_API_KEY",
+            key_name=OPENROUTER_KEY,
             api_key=api_key,
             base_url=base_url,
             max_workers=max_workers,
@@ -440,10 +436,7 @@ class OpenRouter(_Hosted):
     def _check_key(self) -> None:
         super()._check_key()
         if not self._key:
-            raise InputError(
-                f"{self.model}: there is no key; set OPENROUTER_API_KEY in the environment, or in a file .env in the "
-                "folder that you start from"
-            )
+            raise InputError(no_key(self.model))
 
 
 class OpenAICompatible(_Hosted):
@@ -484,7 +477,7 @@ class OpenAICompatible(_Hosted):
         super().__init__(
             "openai",
             model,
-            key_name="OPENAI_API_KEY",
+            key_name=OPENAI_KEY,
             api_key=api_key,
             base_url=base_url,
             max_workers=max_workers,
@@ -573,30 +566,6 @@ def _checked(model: str, base_url: str) -> str:
             f"{model}: base_url holds a password or a query; give the key as api_key or in the environment"
         )
     return base_url.rstrip("/")
-
-
-def _from_dotenv(name: str) -> str | None:
-    """The value of a variable in the configured file of keys, else in `.env` of the working folder; the last counts.
-
-    Raises:
-        InputError: the configured file isn't there, or others may read it.
-    """
-    named = os.environ.get(KEY_FILE)
-    path = Path(named or ".env").expanduser()
-    if named and not path.is_file():
-        raise InputError(f"runtime.key_file: there is no file {path}")
-    if named and path.stat().st_mode & 0o077:
-        raise InputError(f"runtime.key_file: others may read {path}; chmod 600 {path}")
-    try:
-        lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
-    except OSError:
-        return None
-    found = None
-    for line in lines:
-        match = _ASSIGNMENT.fullmatch(line)
-        if match and match["name"] == name:
-            found = next(match[kind] for kind in ("double", "single", "bare") if match[kind] is not None)
-    return found
 
 
 def _at(value: Any, *path: str | int) -> Any:

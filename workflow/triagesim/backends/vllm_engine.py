@@ -38,6 +38,7 @@ _INSTALL = (
 _LOADING = threading.Lock()
 # A line of vLLM's errors that names a cause; the first one is the cause of those after it.
 _CAUSE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): \S|.*died unexpectedly")
+# Characters of it that are shown.
 _LONGEST_REASON = 600
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from triagesim.artifact import RECORD_FIELDS
+from triagesim.artifact import RECORD_FIELDS, is_said
 from triagesim.cases import FAHRENHEIT_FROM, VITALS
 from triagesim.dataset.columns import TableName, trait_columns
 from triagesim.jsonl import dumps
@@ -130,7 +130,7 @@ def _said(episode: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
     for entry in episode.get("history") or ():
         if entry.get("event") == "vital":
             vitals.append(_vital(entry, len(lines)))
-        elif isinstance(entry.get("utterance"), str) and entry.get("in_transcript") is not False:
+        elif is_said(entry):
             lines.append(_line(entry, len(lines)))
     return lines, vitals
 

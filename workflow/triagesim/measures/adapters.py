@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from triagesim.artifact import SPEAKING_RATE
+from triagesim.artifact import SPEAKING_RATE, is_said
 from triagesim.cases import explain
 from triagesim.environment_view import environment_view
 from triagesim.errors import InputError
@@ -79,11 +79,7 @@ def episode_transcript(episode: Mapping[str, Any]) -> Transcript:
     The request is the complaint that the case came with (else the patient's first words), the turns are what was heard,
     the result is the final level with the nurse's last explanation and the logged flags; None without a decision.
     """
-    heard = [
-        (line, str(line["utterance"]))
-        for line, _ in _timed(episode)
-        if isinstance(line.get("utterance"), str) and line.get("in_transcript") is not False
-    ]
+    heard = [(line, str(line["utterance"])) for line, _ in _timed(episode) if is_said(line)]
     turns = [Turn(role="person" if line.get("actor") == "patient" else "agent", text=text) for line, text in heard]
     view = environment_view(episode)
     complaint = mapping(view["ground_truth"]).get("chief_complaint")
@@ -151,11 +147,10 @@ def _timed(episode: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], date
     words = 0
     for entry in mappings(mapping(episode).get("history")):
         t: Any = entry.get("t")
-        text = entry.get("utterance")
         known = isinstance(t, int | float) and not isinstance(t, bool) and 0 <= t < _LONGEST
         yield entry, EPOCH + timedelta(seconds=t if known else round(words * 60 / SPEAKING_RATE, 1))
-        if isinstance(text, str) and entry.get("in_transcript") is not False:
-            words += len(text.split())
+        if is_said(entry):
+            words += len(entry["utterance"].split())
 
 
 def _result(view: Mapping[str, Any]) -> str | None:

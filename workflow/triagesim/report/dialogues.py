@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import gzip
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from triagesim.jsonl import dumps, read_lines
+from triagesim.jsonl import dumps, gzipped, read_lines, write_text
 from triagesim.lenient import mapping, mappings
 from triagesim.scoring import leaked_label, other_scale, outcome, score
 
@@ -61,24 +60,29 @@ class Dialogues:
     Attributes:
         rows: an episode each, as `[pairing, id, complaint, truth, final, outcome, turns, [mark …], [trait …]]`; names
             are numbers into `names`.
-        chunks: packed details of `CHUNK` episodes each, in the order of `rows`.
+        chunks: packed details of `CHUNK` episodes each, in the order of `rows`; none where they lie in files.
+        beside: in how many files of the folder `data`, one a chunk, because they are more than `held` characters.
         usage: sums by pairing and role over the episodes' own usage; `lines` of the dialogue master's checks by
             pairing and speaker.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, data: Path, held: int) -> None:
         self.names: dict[str, dict[str, int]] = {kind: {} for kind in ("pairing", "outcome", "mark", "trait")}
         self.rows: list[list[Any]] = []
         self.chunks: list[str] = []
         self.usage: dict[tuple[str, str], Counter[str]] = {}
         self.lines: dict[tuple[str, str], Counter[str]] = {}
+        self.beside = 0
+        self._data, self._left = data, held
         self._open: list[dict[str, Any]] = []
 
     @classmethod
     def gather(
         cls,
         files: Iterable[Path],
+        data: Path,
         *,
+        held: int,
         pooled: set[tuple[str, str]],
         spoken: Mapping[tuple[str, str], Mapping[str, Any]],
         case_flags: Mapping[str, str],
@@ -90,7 +94,7 @@ class Dialogues:
             spoken: the manifest's row of what was spoken, with `file` relative to the page.
             case_flags: what the quality rules found in a case, `; ` between.
         """
-        found = cls()
+        found = cls(data, held)
         for path in files:
             for _, episode in read_lines(path):
                 found._add(
@@ -155,6 +159,13 @@ class Dialogues:
         if self._open:
             self.chunks.append(_packed(self._open))
             self._open = []
+            self._left -= len(self.chunks[-1])
+        if self._left < 0:
+            for chunk in self.chunks:
+                name = f"dialogues-{self.beside}.js"
+                write_text(self._data / name, f'triagesimChunk({self.beside}, "{chunk}");\n')
+                self.beside += 1
+            self.chunks = []
 
 
 def timeline(episode: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -248,4 +259,4 @@ def _traits(episode: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 def _packed(value: Any) -> str:
     """A JSON value as base64 of its gzip, the same bytes for the same value."""
-    return base64.b64encode(gzip.compress(dumps(value).encode("utf-8", "surrogatepass"), 6, mtime=0)).decode()
+    return base64.b64encode(gzipped(dumps(value).encode("utf-8", "surrogatepass"))).decode()

@@ -426,7 +426,8 @@ _CONFIG = {
     "background": None,
     "padding": _PADDING,
     "mark": {"opacity": 1},
-    "font": "Arial, Liberation Sans, sans-serif",
+    # The renderer brings the first, so that a machine's own fonts move nothing; the second has the same widths.
+    "font": "Liberation Sans, Arial, sans-serif",
     "axis": _AXIS,
     "header": {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 12},
     "legend": {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 12},

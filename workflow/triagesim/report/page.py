@@ -20,6 +20,7 @@ from triagesim.report.figures import Figure, draw, standalone
 from triagesim.report.tables import Row, Tables, View, view
 from triagesim.resources import RESOURCES, load_yaml
 from triagesim.sampling import WEIGHTS_HEADER
+from triagesim.score_rows import read_scored
 from triagesim.summary import read_values
 
 #: Characters of packed dialogues that the page holds itself: about 11,000, with which it still loads at once
@@ -66,13 +67,6 @@ def write_report(sources: Sources, out: Path, data: Path) -> None:
 
 
 def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) -> None:
-    spoken = _spoken(sources.manifests, out)
-    dialogues = Dialogues.gather(
-        sources.episodes,
-        pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for _, row in read_lines(sources.pool)},
-        spoken={(row["pairing"], row["episode_id"]): row for row in spoken},
-        case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected)},
-    )
     paths = {path.name: path for path in sources.tables}
     if "summary.csv" not in paths or "usage.json" not in paths:
         raise InputError("the report needs summary.csv and usage.json among its tables; run the rule summarise first")
@@ -81,13 +75,21 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
     sections = load_yaml("report/sections.yaml")
     drawn = [name for section in sections for name in section.get("figures", ())]
     _clear(data, drawn)
+    spoken = _spoken(sources.manifests, out)
+    dialogues = Dialogues.gather(
+        sources.episodes,
+        data,
+        held=HELD,
+        pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for row in read_scored(sources.pool)},
+        spoken={(row["pairing"], row["episode_id"]): row for row in spoken},
+        case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected)},
+    )
     tables = {name: _read(path) for name, path in paths.items() if path.suffix == ".csv"}
     own = dict(_own_tables(flow, paths["usage.json"], dialogues, spoken)) | _pools(sources.weights)
     for name, (header, rows) in own.items():
         write_table(data / name, header, rows)
         tables[name] = _read(data / name)
     figures = _draw(drawn, tables, data)
-    beside = _write_dialogues(dialogues.chunks, data)
     summary = list(read_values(paths["summary.csv"]))
     agreement = tables.get("agreement.csv")
     counts = (graded_cases(agreement), graded_levels(agreement)) if agreement is not None else ()
@@ -105,8 +107,8 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
         folder=data.name,
         index=dialogues.index(),
         count=len(dialogues.rows),
-        chunks=[] if beside else dialogues.chunks,
-        beside=beside,
+        chunks=dialogues.chunks,
+        beside=dialogues.beside,
     )
     write_text(out, page)
 
@@ -118,15 +120,6 @@ def _draw(names: Iterable[str], tables: Tables, data: Path) -> dict[str, Figure]
         write_table(data / f"{name}.csv", figure.header, figure.data)
         write_text(data / f"{name}.svg", standalone(figure.svg, load_yaml("report/palette.yaml")["light"]))
     return figures
-
-
-def _write_dialogues(chunks: list[str], data: Path) -> int:
-    """Write the chunks into files of the folder if the page shouldn't hold them; how many files."""
-    if sum(map(len, chunks)) <= HELD:
-        return 0
-    for number, chunk in enumerate(chunks):
-        write_text(data / f"dialogues-{number}.js", f'triagesimChunk({number}, "{chunk}");\n')
-    return len(chunks)
 
 
 def _read(path: Path) -> list[Row]:

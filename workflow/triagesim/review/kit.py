@@ -10,22 +10,17 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
-from triagesim.cases import FAHRENHEIT_FROM, VITALS
+from triagesim.artifact import is_said
+from triagesim.cases import VITAL_NAMES, VITALS
 from triagesim.dataset.licences import licences
 from triagesim.errors import InputError
 from triagesim.governance import OPEN
 from triagesim.jsonl import digest, read_lines, read_table, write_table, write_text
 from triagesim.resources import RESOURCES
 from triagesim.review.questions import asked, columns
+from triagesim.talk import with_unit
 
 KEY = ("item", "repeat_of", "pairing", "episode_id", "case_id", "acuity", "acuity_scale", "algorithm", "final_triage")
-_VITAL_NAMES = {
-    "temperature": ("temperature", ""),
-    "heartrate": ("heart rate", " /min"),
-    "resprate": ("breaths", " /min"),
-    "o2sat": ("oxygen saturation", " %"),
-    "sbp": ("systolic pressure", " mmHg"),
-}
 #: What the patient's script tells the rater, in order.
 _SCRIPT = {
     "story": "story",
@@ -143,7 +138,7 @@ def _identity(episode: Mapping[str, Any]) -> list[Any]:
 def spoken(episode: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
     """The lines that were said: place in `history`, speaker, text."""
     for place, entry in enumerate(episode["history"]):
-        if isinstance(entry.get("utterance"), str) and entry.get("in_transcript") is not False:
+        if is_said(entry):
             yield place, entry["actor"], entry["utterance"]
 
 
@@ -173,19 +168,14 @@ def facts(episode: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("medicines", ", ".join(case.get("medications") or ())),
     ]
     for name in VITALS:
-        label, unit = _VITAL_NAMES[name]
         value = (case.get("vitals") or {}).get(name)
-        found.append((label, "can't be measured" if value is None else _measured(name, value, unit)))
+        found.append((VITAL_NAMES[name], "can't be measured" if value is None else with_unit(name, value)))
     for field, label in _SCRIPT.items():
         value = (episode.get("patient_script") or {}).get(field)
         text = ", ".join(value) if isinstance(value, list) else value
         if text not in ("alert", "none"):
             found.append((label, text))
     return [(label, str(value)) for label, value in found if value not in (None, "")]
-
-
-def _measured(name: str, value: float, unit: str) -> str:
-    return f"{value:g}{(' °F' if value >= FAHRENHEIT_FROM else ' °C') if name == 'temperature' else unit}"
 
 
 def _form(items: list[Item], key: list[list[Any]]) -> str:
@@ -207,11 +197,10 @@ def _shown(item: Item) -> dict[str, Any]:
     said: list[dict[str, Any]] = []
     for place, entry in enumerate(item.episode["history"]):
         if entry.get("event") == "vital":
-            label, unit = _VITAL_NAMES[entry["name"]]
-            value = entry.get("value")
-            text = "couldn't be measured" if value is None else _measured(entry["name"], value, unit)
-            said.append({"place": None, "text": f"{label}: {text}"})
-        elif isinstance(entry.get("utterance"), str) and entry.get("in_transcript") is not False:
+            name, value = entry["name"], entry.get("value")
+            text = "couldn't be measured" if value is None else with_unit(name, value)
+            said.append({"place": None, "text": f"{VITAL_NAMES[name]}: {text}"})
+        elif is_said(entry):
             said.append({"place": place, "speaker": entry["actor"], "text": entry["utterance"]})
     return {"name": item.name, "facts": facts(item.episode), "said": said, "scale": item.episode["algorithm"]}
 

@@ -16,8 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from triagesim.agreement import divide
-from triagesim.bootstrap import CONFIDENCE, DRAWS, Array, draw, percentiles
+from triagesim.bootstrap import ALIKE, CONFIDENCE, DRAWS, Array, divide, draw, percentiles, ratio
 from triagesim.estimates import FEW, rounded
 
 Metric = Literal["nominal", "ordinal"]
@@ -102,7 +101,7 @@ def cohen(pairs: Sequence[Sequence[tuple[int, int]]], k: int, power: int, seed: 
 def same(pairs: Sequence[Sequence[tuple[int, int]]], seed: int = 0) -> Agreement:
     """The share of pairs that are the same; arguments as `cohen`."""
     counts = np.array([[sum(a == b for a, b in found), len(found)] for found in pairs], dtype=float).reshape(-1, 2)
-    return _estimate(counts, lambda sums: divide(sums[..., 0], sums[..., 1]), int(counts[:, 1].sum()), seed, "")
+    return _estimate(counts, ratio, int(counts[:, 1].sum()), seed, "")
 
 
 def _of_raters(
@@ -147,10 +146,9 @@ def _estimate(sums_of: Array, value: Callable[[Array], Array], answers: int, see
     found = float(value(sums_of.sum(0)))
     if np.isnan(found):
         return Agreement(None, None, None, items, answers, undefined)
-    low, high, lost = percentiles(draw(sums_of, DRAWS, seed), value, CONFIDENCE)
+    low, high, lost = percentiles(draw(sums_of, DRAWS, seed), value, CONFIDENCE).where_drawn_apart()
     notes = [f"{lost} of {DRAWS} draws undefined"] if lost else []
-    if low is None or high is None or low == high:
-        low = high = None
-        notes = ["all draws alike: no interval"]
+    if low is None:
+        notes = [ALIKE]
     notes += [f"fewer than {FEW} dialogues"] if items < FEW else []
     return Agreement(rounded(found), rounded(low), rounded(high), items, answers, "; ".join(notes))

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from triagesim.agreement import divide
-from triagesim.bootstrap import CONFIDENCE, DRAWS, Array, draw, percentiles
+from triagesim.bootstrap import CONFIDENCE, DRAWS, Array, draw, percentiles, ratio
 from triagesim.errors import InputError
 from triagesim.estimates import rounded
 from triagesim.jsonl import read_table, write_table
@@ -112,13 +111,9 @@ def _means(reviews: Reviews) -> Iterator[list[Any]]:
             if not len(sums):
                 continue
             total = sums.sum(0)
-            low, high, _ = percentiles(draw(sums, DRAWS, 0), _ratio, CONFIDENCE)
-            ends = [None, None] if low == high else [rounded(low), rounded(high)]
-            yield [by, value, question, rounded(total[0] / total[1]), *ends, len(sums), int(total[1])]
-
-
-def _ratio(sums: Array) -> Array:
-    return divide(sums[..., 0], sums[..., 1])
+            low, high, _ = percentiles(draw(sums, DRAWS, 0), ratio, CONFIDENCE).where_drawn_apart()
+            mean = rounded(total[0] / total[1])
+            yield [by, value, question, mean, rounded(low), rounded(high), len(sums), int(total[1])]
 
 
 def _answers(reviews: Reviews, item: str, question: str) -> list[int]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from triagesim.bootstrap import CONFIDENCE, DRAWS, draw, percentiles
+from triagesim.bootstrap import ALIKE, CONFIDENCE, DRAWS, draw, percentiles, ratio
 from triagesim.resources import load_yaml
 from triagesim.speech.corpus import Dialogue
 
@@ -189,9 +189,10 @@ def _mean(values: Sequence[float | None], seed: int) -> list[Any]:
     if len(known) == 1:
         return [round(known[0], 4), None, None, 1, "; ".join(filter(None, [note, "one dialogue"]))]
     pairs = np.array([[value, 1.0] for value in known])
-    low, high, _ = percentiles(draw(pairs, DRAWS, seed), lambda sums: sums[:, 0] / sums[:, 1], CONFIDENCE)
-    ends = [None if end is None else round(end, 4) for end in (low, high)]
-    return [round(fmean(known), 4), *ends, len(known), note]
+    low, high, _ = percentiles(draw(pairs, DRAWS, seed), ratio, CONFIDENCE).where_drawn_apart()
+    if low is None or high is None:
+        return [round(fmean(known), 4), None, None, len(known), "; ".join(filter(None, [note, ALIKE]))]
+    return [round(fmean(known), 4), round(low, 4), round(high, 4), len(known), note]
 
 
 def check(dialogue: Dialogue, audio: NDArray[np.float32], rate: int) -> list[Any]:

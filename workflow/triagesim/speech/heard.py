@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from triagesim.bootstrap import CONFIDENCE, DRAWS, draw, percentiles, wilson
+from triagesim.bootstrap import ALIKE, CONFIDENCE, DRAWS, draw, percentiles, ratio, wilson
 from triagesim.cases import Case, Vital
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines, write_table
@@ -155,9 +155,8 @@ def summary(pairing: str, counts: Sequence[Counts], note: str, seed: int) -> lis
         if not of:
             rows.append([pairing, measure, None, None, None, 0, f"{note}; nothing of it was said"])
             continue
-        with np.errstate(divide="ignore", invalid="ignore"):
-            low, high, _ = percentiles(draw(pairs, DRAWS, seed), lambda sums: sums[:, 0] / sums[:, 1], CONFIDENCE)
-        few = "" if len(pairs) > 1 else "; one dialogue"
+        low, high, _ = percentiles(draw(pairs, DRAWS, seed), ratio, CONFIDENCE).where_drawn_apart()
+        few = "; one dialogue" if len(pairs) == 1 else f"; {ALIKE}" if low is None else ""
         rows.append([pairing, measure, _rounded(errors / of), _rounded(low), _rounded(high), int(of), note + few])
     levels = [each.levels for each in counts if each.levels is not None]
     for measure, holds in _TRIAGE.items():

@@ -30,6 +30,7 @@ _STYLE = re.compile(r"package/voices/([ab][fm]_[a-z]+)\.bin")
 _STYLE_SHAPE = (510, 1, 256)
 #: The model's samples go past full scale with some voices (to 1.1 as measured); this leaves room.
 _HEADROOM = 0.5
+#: Samples a second, as the model speaks.
 _RATE = 24_000
 
 

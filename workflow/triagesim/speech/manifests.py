@@ -6,7 +6,6 @@ text format. All times are seconds from the file's start. `docs/corpus.md` says 
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from triagesim.errors import InputError
-from triagesim.jsonl import dumps, write_atomically, write_jsonl
+from triagesim.jsonl import dumps, gzipped, write_atomically, write_jsonl
 from triagesim.resources import load_yaml
 from triagesim.speech.corpus import Dialogue
 from triagesim.speech.sound import unreadable
@@ -229,6 +228,6 @@ def _write_text(path: Path, lines: Iterator[str]) -> None:
 
 def _write_gzip(path: Path, rows: Iterator[Mapping[str, Any]]) -> None:
     """JSON Lines, packed so that the same rows give the same bytes."""
-    packed = gzip.compress("".join(dumps(row) + "\n" for row in rows).encode(), mtime=0)
+    packed = gzipped("".join(dumps(row) + "\n" for row in rows).encode())
     with replacing(path) as temporary:
         temporary.write_bytes(packed)

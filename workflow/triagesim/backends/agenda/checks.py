@@ -82,16 +82,19 @@ def names(text: str, known: str) -> Iterator[Problem]:
     if said:
         yield problem("no_names", "name", x=said["name"] or said["name2"])
         return
-    allowed = set(WORD.findall(known.lower()))
     for match in WORD.finditer(text):
+        if not match[0][0].isupper():
+            continue
         word = match[0].replace("’", "'")
         plain = word.lower().removesuffix("'s")
-        if not word[0].isupper() or word.startswith("I'") or plain in _capitals() or plain in allowed:
+        if word.startswith("I'") or plain in _capitals():
             continue
         if word.isupper() and len(word) <= 5:
             continue
         first = _AFTER_STOP.search(text[: match.start()]) is not None
-        if (first and plain in _given()) or (not first and _is_odd_capital(word)):
+        odd = plain in _given() if first else _is_odd_capital(word)
+        # What is known may be all that was said before: it is only read where it decides.
+        if odd and plain not in WORD.findall(known.lower()):
             yield problem("no_names", "name", x=word)
             return
 
