@@ -5,6 +5,7 @@ import shlex
 from snakemake.settings.types import DeploymentMethod
 
 from triagesim.backends.keys import check_keys
+from triagesim.clock import settle_times
 from triagesim.config import check_config
 from triagesim.demand import demand
 from triagesim.environment import prepare

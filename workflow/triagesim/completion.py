@@ -121,9 +121,10 @@ def judge_shard(task: Judging) -> None:
     async def one(episode: dict[str, Any], book: Journal) -> dict[str, Any]:
         return await _judged(episode, judge, seat, book, task.limits)
 
+    title = f"judge {task.journal.name} {task.out.stem}"
     with shard_lock(task.journal / "locks" / f"{task.out.stem}.lock"):
         verdicts = side_by_side(episodes, one, open_journal, task.concurrency, task.limits)
-        with contextlib.closing(verdicts):
+        with task.limits.marking(title), contextlib.closing(verdicts):
             rows = {row["episode_id"]: row for row in verdicts}
         write_json(task.usage, spent_on(task.journal, cases, list(rows)))
         failed = [row for row in rows.values() if row["verdict"] is None]

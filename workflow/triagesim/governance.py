@@ -11,7 +11,6 @@ import json
 import os
 import re
 import secrets
-import tempfile
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, quote_plus, urlsplit
 
 from triagesim.errors import InputError, StopRun
+from triagesim.temporaries import beside
 
 if TYPE_CHECKING:
     from triagesim.cases import Case
@@ -224,14 +224,11 @@ def load_salt(path: Path) -> bytes:
         InputError: the file holds no salt.
     """
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(_SALT_BYTES) + "\n")
-        # Of two jobs that make one at the same time the first wins, and both read that.
-        with suppress(FileExistsError):
-            os.link(name, path)
-        Path(name).unlink()
+        with beside(path) as temporary:
+            temporary.write_text(secrets.token_hex(_SALT_BYTES) + "\n", encoding="ascii")
+            # Of two jobs that make one at the same time the first wins, and both read that.
+            with suppress(FileExistsError):
+                os.link(temporary, path)
     try:
         salt = bytes.fromhex(path.read_text(encoding="ascii"))
     except ValueError:

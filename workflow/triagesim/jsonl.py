@@ -6,18 +6,15 @@ import csv
 import gzip
 import io
 import json
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Any
-from uuid import uuid4
 
 from triagesim.errors import InputError
+from triagesim.temporaries import replacing
 
 # Python's own limit of a cell, 131,072 characters, is less than a long complaint; without any, a stray quotation mark
 # would swallow a whole table.
@@ -199,37 +196,10 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[dic
             raise InputError(f"{path}: no table ({error}); delete the file and run again") from None
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A name beside `path`, with its ending: the file that is written there takes its place, or goes if that fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{uuid4().hex}.{path.name}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def write_atomically(path: Path, write: Callable[[IO[str]], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it to `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except BaseException as error:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        if isinstance(error, OSError) and error.filename is None:
-            # A full disk doesn't say which file it had no room for.
-            error.filename = str(path)
-        raise
+    """Let `write` fill a temporary file beside `path`, which then takes its place; errors as in `replacing`."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        write(file)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -270,9 +240,3 @@ def guarded(text: str) -> str:
 def unguarded(cell: str) -> str:
     """The text that `guarded` made a cell of."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

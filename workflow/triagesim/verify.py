@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -29,6 +28,7 @@ from triagesim.jsonl import read_json, read_lines, read_table, sha256_of, write_
 from triagesim.provenance import CRATE, recorded_hashes
 from triagesim.resources import RESOURCES
 from triagesim.stored import read_model
+from triagesim.temporaries import folder_beside
 
 #: The rules whose files aren't derived from the episodes, with what they write below results.
 SOURCES = {
@@ -154,8 +154,7 @@ def _against_schema(row: dict[str, Any], where: str) -> Iterator[str]:
 def _derived(results: Path, config: Config, cores: int) -> tuple[int, list[str]]:
     """How many files were made anew, and which of them differ."""
     run = results.absolute().parent
-    with tempfile.TemporaryDirectory(dir=run, prefix=".verify.") as name:
-        scratch = Path(name)
+    with folder_beside(run / "verify") as scratch:
         _link(results.absolute(), scratch, config)
         failed = _run_rules(results, scratch, cores)
         if failed:

@@ -634,24 +634,31 @@ def _retry_after(headers: Mapping[str, str], metadata: Any) -> float | None:
     """Seconds to wait as the response says it: a header, or (OpenRouter) in the error's metadata."""
     within = _at(metadata, "headers")
     within = {name.lower(): value for name, value in within.items()} if isinstance(within, dict) else {}
+    now = _moment(headers.get("date")) or time.time()  # by the server's own clock: this machine's may be wrong
     for value in (
         headers.get("retry-after"),
         _at(metadata, "retry_after_seconds"),
         within.get("retry-after"),
         within.get("x-ratelimit-reset"),
     ):
-        if (seconds := _seconds(value)) is not None:
+        if (seconds := _seconds(value, now)) is not None:
             return max(0.0, seconds)
     return None
 
 
-def _seconds(value: Any) -> float | None:
+def _seconds(value: Any, now: float) -> float | None:
     """From now: a number of seconds, the time of a reset in seconds or milliseconds since 1970, or an HTTP date."""
     number = _number(value)
     if number is not None:
         moment = number / 1000 if number > 1e11 else number
-        return moment - time.time() if moment > 1e9 else moment
+        return moment - now if moment > 1e9 else moment
+    until = _moment(value)
+    return None if until is None else until - now
+
+
+def _moment(date: Any) -> float | None:
+    """An HTTP date in seconds since 1970."""
     try:
-        return parsedate_to_datetime(value).timestamp() - time.time()
-    except (TypeError, ValueError, AttributeError):
+        return parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, AttributeError, OverflowError):
         return None

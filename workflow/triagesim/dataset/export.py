@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +18,7 @@ from triagesim.governance import OPEN, Provenance, load_salt, pseudonym
 from triagesim.mimic import provenance_of_row
 from triagesim.splits import patient_key, split_of
 from triagesim.stored import read_episodes, read_recordings
+from triagesim.temporaries import folder_beside
 
 _OWN = re.compile(rf"({'|'.join(TABLES)})_[a-z][a-z0-9_]*\.(csv|jsonl|parquet)")
 
@@ -49,10 +48,8 @@ def export(
         InputError: a case may not leave without `include_credentialed`, or nothing says where it comes from.
     """
     spoken = {(row["pairing"], row["episode_id"]): row for path in audio for _, row in read_recordings(path)}
-    out_dir.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=out_dir.parent, prefix=f".{out_dir.name}."))
-    try:
-        contents = Contents(list(splits), pool=pool)
+    contents = Contents(list(splits), pool=pool)
+    with folder_beside(out_dir) as temporary:
         with ExitStack() as stack:
             files = {
                 (table, split): stack.enter_context(TableFiles(temporary, table, split))
@@ -77,8 +74,6 @@ def export(
         write_card(temporary / "README.md", contents)
         write_croissant(temporary / "croissant.json", contents)
         _move(temporary, out_dir, private=not contents.origins <= OPEN)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return contents
 
 
