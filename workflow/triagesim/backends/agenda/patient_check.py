@@ -64,7 +64,7 @@ def _of_patient(view: PatientLineView) -> Iterator[Problem]:
     text = view.draft.strip()
     question = _last_asked(view.dialogue)
     earlier = [line.text for line in view.dialogue if line.speaker == "patient"]
-    yield from of_anybody(text, "patient", earlier)
+    yield from of_anybody(text, "patient", earlier, [line.text for line in view.dialogue if line.speaker == "nurse"])
     if not WORD.search(text):
         return
     known = _known(view.facts.model_dump_json())
