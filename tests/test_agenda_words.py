@@ -66,6 +66,13 @@ def test_a_question_about_the_time_is_worded_so_that_a_time_answers_it() -> None
             assert not re.search(r"\bhow (?!long)|what were you doing", text, re.IGNORECASE), text
 
 
+def test_a_question_that_no_can_answer_is_worded_so() -> None:
+    for name, entry in load_yaml("agenda/nurse.yaml")["items"].items():
+        for text in texts_in([entry["open"], entry["closed"]]) if "asks" in entry else ():
+            asks = tell_apart(text)[-1]
+            assert not re.match(r"How (?:much|many|often|long)\b|When\b|Where\b", asks), (name, text)
+
+
 def test_a_measured_fever_is_not_asked_about() -> None:
     before = ("What's wrong?", "My belly hurts.", "When did it start?", "Yesterday.")
     hot = {"temperature": "101.8 °F"}
@@ -156,6 +163,11 @@ def test_what_the_nurse_says_before_its_question_is_not_what_is_answered() -> No
     text = patient("So, the shivers. Any medical history?", script=script).utterance
     assert "diabetes" in text.lower()
     assert "diabetes" in patient("I'm sorry about the pain. Any medical history?", script=script).utterance.lower()
+
+
+def test_a_question_with_its_condition_first_is_read_whole() -> None:
+    text = patient("If you had to score the pain from zero to ten, where would it be now?").utterance
+    assert pain_score(text, asked=True) == 6
 
 
 def test_what_a_question_sets_apart_is_not_what_it_asks() -> None:
@@ -279,6 +291,12 @@ def test_everyday_words_for_medicines_swallow_no_other_word() -> None:
     )
     text = patient("Any medical conditions?", script=script, health_literacy="limited").utterance
     assert " and too much fat" in text
+    thyroid = SCRIPT.model_copy(
+        update={"medical_history": ("an underactive thyroid",), "medications": ("insulin regular human", "aspirin")}
+    )
+    terse = {"script": thyroid, "health_literacy": "limited", "verbosity": "terse"}
+    assert patient("Any medical conditions?", **terse).utterance == "A gland thing in my neck."
+    assert patient("Which tablets?", **terse).utterance == "My insulin shots and aspirin."
     assert "carbonate" not in patient("Which tablets?", script=script, health_literacy="limited").utterance
 
 
@@ -305,6 +323,7 @@ def test_a_patients_own_complaint_comes_once() -> None:
         ("I haven't touched a drop.", "not_eating"),
         ("A cough with rusty phlegm.", "dirty_wound"),
         ("My heart is going a million miles an hour.", "high_energy"),
+        ("The others have slipped my mind.", "fall"),
     ],
 )
 def test_words_in_another_sense_are_no_finding(text: str, never: str) -> None:

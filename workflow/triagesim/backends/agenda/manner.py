@@ -54,7 +54,7 @@ _SHORT = frozenset({"yes", "no", "none", "score", "zero", "unsure", "allergies",
 # Answers in which a symptom is put stronger or weaker than it is.
 _ABOUT_SYMPTOMS = frozenset({"complaint", "quality", "location", "score", "associated", "duration", "yes", "more"})
 # Words after which a symptom stands as a noun.
-_NOUN_AHEAD = r"\b((?:an?|the|this|of|got|have|dull|sharp|throbbing|constant|sick|odd) )"
+_NOUN_AHEAD = r"\b((?:an?|the|this|of|got|have|dull|sharp|throbbing|constant|odd) )"
 _WORD = re.compile(r"[\w'’-]+")
 _STOPS = re.compile(r"[,;:.!?…]+")
 _JOINTS = re.compile(r"\b(?:and|but|because|so|then)\b")
@@ -159,7 +159,7 @@ def _lay(text: str, literacy: str, picker: Picker) -> str:
     for pattern, says in _stand_ins():
         if literacy == "limited" or picker.chance(0.4):
             text = pattern.sub(lambda _, says=says: stand_in(says), text)  # type: ignore[misc]
-    return start_large(re.sub(r"\b(my|the|a|an|some) (my|the|a|an|some)\b", r"\2", text))
+    return start_large(re.sub(r"\b(?:my|the|an?|some) ((?:my|the|an?|some)\b)", r"\1", text, flags=re.IGNORECASE))
 
 
 @cache

@@ -12,7 +12,7 @@ from triagesim.answers import PatientReply
 from triagesim.backends.agenda.asking import questions_in
 from triagesim.backends.agenda.manner import Draft, speak
 from triagesim.backends.agenda.story import Piece, Story, data, story_of
-from triagesim.backends.agenda.understanding import Question, ask, kind_of, read, says, sensitive, told
+from triagesim.backends.agenda.understanding import Question, ask, kind_of, read, says, sensitive, tell_apart, told
 from triagesim.backends.agenda.wording import Picker, join, start_large, stop
 from triagesim.views import PatientView
 
@@ -390,8 +390,9 @@ def _hear(view: PatientView) -> _Heard:
 
 @lru_cache(maxsize=4096)
 def _asked(line: str) -> Question:
-    """What a nurse's line asks about: its questions, not what it says before them, unless these say nothing alone."""
-    question = ask(" ".join(questions_in(line)))
+    """What a nurse's line asks about: the sentences that ask, not those before them, unless these say nothing alone."""
+    parts = questions_in(line)
+    question = ask(" ".join(text for text in tell_apart(line) if any(part in text for part in parts)))
     return question if question.topics or question.findings else ask(line)
 
 
