@@ -357,7 +357,7 @@ def _audit(tables: Tables) -> _Drawn | None:
     records = [
         {
             **record,
-            "what": f"{record['trait']}: {record['level']} (n = {record['run']:g})".replace("_", " "),
+            "what": f"{record['trait']}: {record['level']} (n = {record['run'] or 0:g})".replace("_", " "),
             "who": "all pairings",
         }
         for record in _records(tables.get("audit.csv", []), numbers=header[3:])
@@ -459,7 +459,8 @@ def _count(
     """
     counts: dict[str, list[float]] = {}
     for record in records if of is None else of:
-        counts.setdefault(record["pairing"], []).append(record["n"] or 0)
+        if record.get("n") is not None:
+            counts.setdefault(record["pairing"], []).append(record["n"])
     for record in records:
         name = record["pairing"]
         record["who"] = f"{name} (n = {whole(counts[name]):g})" if name in counts else name
