@@ -272,7 +272,7 @@ def test_what_a_reader_must_know_is_said(flow: dict[str, Any], row: dict[str, An
 def test_a_baseline_on_the_cases_of_its_own_making_is_called_circular() -> None:
     row = {**ROW, "labels": "baseline without a language model"}
     shipped = {**FLOW, "source": "vignettes.jsonl"}
-    assert "circular" in cautions(shipped, [row], [], {"p": 60})[-1]
+    assert "circular" in cautions(shipped, [row], [], {"p": 60})[0]
     others = [(FLOW, row), ({**FLOW, "source": "own.csv"}, row), (shipped, ROW)]
     others.append(({**shipped, "provenance": {"mimic_iv_ed_demo": 60}}, row))
     for flow, one in others:

@@ -28,8 +28,8 @@ def cautions(
     """
     rules = load_yaml("report/cautions.yaml")
     rows = list(summary)
-    said = [*_of_data(flow, rules), *_of_counts(flow, rows, rules), *_of_pairings(rows, cases, rules)]
-    said += _of_own_cases(flow, rows, rules)
+    said = [*_of_data(flow, rules), *_of_counts(flow, rows, rules), *_of_own_cases(flow, rows, rules)]
+    said += _of_pairings(rows, cases, rules)
     return list(dict.fromkeys([*said, *_of_levels(flow, levels, rules), *_of_voices(manifests, rules)]))
 
 

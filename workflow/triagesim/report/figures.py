@@ -268,7 +268,7 @@ def _economy(tables: Tables) -> _Drawn | None:
     colour = alt.Color(
         "who:N",
         scale=alt.Scale(domain=names, range=[_SERIES[index % len(_SERIES)] for index in range(len(names))]),
-        legend=alt.Legend(title=None, orient="bottom", columns=3),
+        legend=alt.Legend(title=None, orient="bottom", columns=3, columnPadding=40),
     )
     dash = alt.StrokeDash("who:N", scale=alt.Scale(domain=names), legend=None)
     chart = (

@@ -181,6 +181,8 @@ def _mean(values: Sequence[float | None], seed: int) -> list[Any]:
     """value, low, high, n and note of a mean."""
     import numpy as np
 
+    from triagesim.estimates import FEW
+
     known = [value for value in values if value is not None]
     missing = len(values) - len(known)
     note = f"{missing} dialogue(s) with too little speech" if missing else ""
@@ -191,7 +193,8 @@ def _mean(values: Sequence[float | None], seed: int) -> list[Any]:
     pairs = np.array([[value, 1.0] for value in known])
     low, high, _ = percentiles(draw(pairs, DRAWS, seed), lambda sums: sums[:, 0] / sums[:, 1], CONFIDENCE)
     ends = [None if end is None else round(end, 4) for end in (low, high)]
-    return [round(fmean(known), 4), *ends, len(known), note]
+    few = f"fewer than {FEW} dialogues" if len(known) < FEW else ""
+    return [round(fmean(known), 4), *ends, len(known), "; ".join(filter(None, [note, few]))]
 
 
 def check(dialogue: Dialogue, audio: NDArray[np.float32], rate: int) -> list[Any]:
