@@ -10,6 +10,7 @@ import pytest
 
 from actors import PLAIN_NURSE, SCRIPT
 from test_agenda import episodes, nurse, patient, replies, said, texts_in
+from triagesim.backends.agenda.knowledge import exchange_of
 from triagesim.backends.agenda.recording import reading
 from triagesim.backends.agenda.understanding import ask, kind_of, pain_score, read, tell_apart, told
 from triagesim.backends.agenda.wording import smooth
@@ -348,6 +349,21 @@ def test_lay_words_for_a_finding_are_understood(text: str, finding: str) -> None
 def test_a_yes_about_chemotherapy_counts_though_the_answer_names_the_cancer() -> None:
     talk = ("What's wrong?", "I've got a fever.", "Are you on chemo or steroids?", "Yes, breast cancer.")
     assert nurse(*talk, vitals={"temperature": "101.4 °F"}).triage == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [("I'm, I'm not sure.", "unsure"), ("I've, I've got a cough.", "told"), ("I do, I do.", "yes"), ("No, no.", "no")],
+)
+def test_words_said_twice_at_the_start_are_no_answer_of_their_own(reply: str, kind: str) -> None:
+    assert exchange_of("Any illnesses?", reply).kind == kind
+
+
+def test_a_fall_is_asked_about_again_as_something_that_happened() -> None:
+    talk = ("What's wrong?", "I fell over.", "When did it happen?", "I don't know when, exactly.")
+    for seed in range(20):
+        text = nurse(*talk, seed=seed, actions=("utterance",)).utterance or ""
+        assert "happen" in text, text
 
 
 def test_a_wait_that_is_only_told_is_no_anger() -> None:

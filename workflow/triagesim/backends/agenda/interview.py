@@ -112,7 +112,8 @@ class Plan:
         repeats = len(exchanges) - len({self._item_of(exchange) or exchange.asked for exchange in exchanges})
         if times > (2 if why == "lost" else 1) or repeats >= _REPEATS:
             return None
-        return Ask("complaint_more" if item == "complaint" else item, why)
+        again = {"complaint": "complaint_more", "onset": self._beliefs.presentation.get("onset", "onset")}
+        return Ask(again.get(item, item), why)
 
     def _unanswered(self, last: Exchange, item: str | None) -> str | None:
         """Why the last question stays open: declined, lost, unsure or vague; None when it was answered."""
