@@ -27,13 +27,12 @@ from triagesim.artifact import RECORD_FIELDS, UNKNOWN
 from triagesim.backends.agenda import Agenda
 from triagesim.backends.agenda.asking import questions_in
 from triagesim.backends.agenda.understanding import kind_of, read
-from triagesim.cases import VITALS, Case, PatientScript, load_cases
+from triagesim.cases import VITALS, Case, PatientScript, load_cases, with_unit
 from triagesim.judging import Appearance, Edit, InSitu, LineCheck, NurseLineCheck, Reading, RecordNews, Script
 from triagesim.personas import NursePersona, PatientPersona, registry
 from triagesim.protocol import names_level
 from triagesim.requests import Answer, CallName, Request
 from triagesim.resources import RESOURCES, load_yaml
-from triagesim.talk import with_unit
 from triagesim.views import (
     ON_ARRIVAL,
     VISIBLE,

@@ -198,7 +198,8 @@ _ODD = re.compile(r"[^\w\s,/%.$]")
 _COMMAS = re.compile(r"(?:, )+(?=, )")
 _EDGES = re.compile(r"^(?:, )+|(?: ,)+$")
 _TWICE = re.compile(r"\b(\w+)(?: ,)? \1\b")
-# Words said again before going on ("in my, my side", "I'm, I'm not sure") are no new clause; "no, no fever" is an answer and what it denies.
+# Words said again before going on ("in my, my side", "I'm, I'm not sure") are no new clause; "no, no fever" is an
+# answer and what it denies.
 _AGAIN = re.compile(r"\b(?!no\b|yes\b)((?:\w+ )?\w+), \1\b")
 _LEAD_IN = re.compile(r"^(?:(?:well|oh|look|so|like|honestly|ah|and|i said|i already said|okay|ok|sorry) ,? ?)+")
 _GAP = r"(?: \w+){0,4}? "
