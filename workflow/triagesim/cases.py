@@ -195,6 +195,12 @@ class Case(BaseModel):
         return None
 
 
+def with_unit(name: str, value: float) -> str:
+    """A vital sign of `Case.vitals` as the nurse reads it off; a temperature in the unit that it is in."""
+    units = {"heartrate": "/min", "resprate": "/min", "o2sat": "%", "sbp": "mmHg"}
+    return f"{value:g} {units.get(name) or ('°F' if value >= FAHRENHEIT_FROM else '°C')}"
+
+
 def celsius(temperature: float) -> float:
     """A temperature of `Case.vitals` in °C."""
     return (temperature - 32) / 1.8 if temperature >= FAHRENHEIT_FROM else temperature

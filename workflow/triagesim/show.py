@@ -8,7 +8,7 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-from triagesim.cases import VITAL_NAMES
+from triagesim.cases import VITAL_NAMES, with_unit
 from triagesim.errors import InputError
 from triagesim.stored import read_episodes
 
@@ -90,7 +90,7 @@ def as_text(episode: dict[str, Any]) -> str:
 
 def _line(item: dict[str, Any]) -> str:
     if item.get("event") == "vital":
-        value = "could not be measured" if item["value"] is None else f"{item['value']:g}"
+        value = "could not be measured" if item["value"] is None else with_unit(item["name"], item["value"])
         return f"           [{VITAL_NAMES[item['name']]}: {value}]"
     if item["actor"] == "system":
         return f"           [triage ends: level {item['triage']}]"

@@ -131,13 +131,17 @@ def _section(
 ) -> dict[str, Any]:
     """A section for the template: its figures and tables, and the files that this run doesn't have."""
     found: list[View] = [shown for table in spec["tables"] if (shown := view(table, tables))]
-    wanted = list(dict.fromkeys(table["file"] for table in spec["tables"]))
+    wanted = {table["file"]: table["title"] for table in reversed(spec["tables"])}
     return {
         **spec,
         "figures": [figures[name] for name in spec.get("figures", ()) if name in figures],
         "tables": found,
-        "missing": [name for name in wanted if name not in tables],
-        "empty": [name for name in wanted if name in tables and not any(one.file == name for one in found)],
+        "missing": [f"{title} ({name})" for name, title in wanted.items() if name not in tables],
+        "empty": [
+            f"{title} ({name})"
+            for name, title in wanted.items()
+            if name in tables and not any(one.file == name for one in found)
+        ],
         "home": {name: f"metrics/{name}" if name in paths else f"{folder}/{name}" for name in wanted},
     }
 

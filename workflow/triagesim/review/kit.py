@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, StrictUndefined
 
 from triagesim.artifact import is_said
-from triagesim.cases import VITAL_NAMES, VITALS
+from triagesim.cases import VITAL_NAMES, VITALS, with_unit
 from triagesim.dataset.licences import licences
 from triagesim.errors import InputError
 from triagesim.governance import OPEN
@@ -19,7 +19,6 @@ from triagesim.jsonl import digest, read_table, write_table, write_text
 from triagesim.resources import RESOURCES
 from triagesim.review.questions import asked, columns
 from triagesim.stored import read_episodes
-from triagesim.talk import with_unit
 
 KEY = ("item", "repeat_of", "pairing", "episode_id", "case_id", "acuity", "acuity_scale", "algorithm", "final_triage")
 #: What the patient's script tells the rater, in order.

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from triagesim.bootstrap import ALIKE, CONFIDENCE, DRAWS, draw, percentiles, ratio, wilson
-from triagesim.cases import Case, Vital
+from triagesim.cases import Case, Vital, with_unit
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines, write_table
 from triagesim.resources import load_yaml
 from triagesim.speech.spoken import align
 from triagesim.stored import read_episodes
-from triagesim.talk import with_unit
 from triagesim.views import NurseView, Spoken, facts_for
 
 HEADER = ["pairing", "measure", "value", "low", "high", "n", "note"]

@@ -46,8 +46,12 @@ def verdict(kind: type[_V], problems: list[Problem]) -> _V:
     return kind(critique=" ".join(texts) or data()["fine"], **judged)
 
 
-def of_anybody(text: str, speaker: str, earlier: list[str]) -> Iterator[Problem]:
-    """What is wrong whoever says it, save for names."""
+def of_anybody(text: str, speaker: str, earlier: list[str], others: list[str]) -> Iterator[Problem]:
+    """What is wrong whoever says it, save for names.
+
+    Args:
+        earlier, others: the speaker's own lines so far, and those of the one it talks to.
+    """
     words = WORD.findall(text)
     if not words:
         yield problem("plausible", "empty" if speaker == "patient" else "silent")
@@ -69,6 +73,9 @@ def of_anybody(text: str, speaker: str, earlier: list[str]) -> Iterator[Problem]
     before = _said_before(text, earlier)
     if before:
         yield problem("informative", "said_before", x=short(before))
+    parroted = _said_before(text, others)
+    if parroted:
+        yield problem("plausible", "parroted", x=short(parroted))
 
 
 def names(text: str, known: str) -> Iterator[Problem]:
