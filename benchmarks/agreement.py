@@ -111,7 +111,7 @@ def case_sets(demo: Path | None) -> list[CaseSet]:
         table = demo / "triage.csv"
         if not table.is_file():
             raise InputError(f"{table}: no such file; --demo names the folder that holds the demo's triage.csv")
-        label = "complaint only, no script; two rules were added after reading demo dialogues"
+        label = "complaint only, no script; some rules and words were mended after reading demo dialogues"
         sets.append(CaseSet("MIMIC-IV-ED demo", label, load_cases(table)))
     return sets
 

@@ -105,11 +105,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         print(f"| {' | '.join(map(str, row))} |", flush=True)
 
 
-def conditions(*packages: str) -> str:
+def conditions(*packages: str, peer: bool = True) -> str:
     """The machine and the versions, for the line below a table."""
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
         f"{os.cpu_count()} shared {platform.machine()} cores, load average {load} at the end; "
-        f"Python {platform.python_version()}{versions and f', {versions}'}; peer triagesim {PEER}."
+        f"Python {platform.python_version()}{versions and f', {versions}'}{f'; peer triagesim {PEER}' if peer else ''}."
     )

@@ -33,6 +33,7 @@ COLUMNS = (
     "mean occupancy",
     "generated tokens",
     "against the peer",
+    "on the same calls",
     "of dropped calls",
     "prompt tokens computed",
     "wall s",
@@ -137,19 +138,20 @@ def _compare(engine: Engine, options: argparse.Namespace, runs: int) -> None:
             played = _peer(engine, job, options.peer) if driver[0] == "peer" else _ours(engine, job)
             found[driver].append(played)
     peer = found.get(("peer", "–"))
-    table(COLUMNS, (_row(driver, played, peer) for driver, played in found.items()))
     lengths = trace()
-    closing = [Call(name, "nurse_check", TURNS) for name in found["ours", "off"][0].finished]
+    closing = [length(Call(name, "nurse_check", TURNS), lengths) for name in found["ours", "off"][0].finished]
+    table(COLUMNS, (_row(driver, played, peer, sum(closing)) for driver, played in found.items()))
     print(
         f"\nOurs has one call more in each episode, the check of the closing line: {len(closing)} calls, "
-        f"{sum(length(call, lengths) for call in closing):,} of the generated tokens."
+        f"{sum(closing):,} of the generated tokens. Without them: the column 'on the same calls'."
     )
 
 
-def _row(driver: tuple[str, str], runs: list[Played], peer: list[Played] | None) -> list[str]:
+def _row(driver: tuple[str, str], runs: list[Played], peer: list[Played] | None, closing: int) -> list[str]:
+    """A driver's cells; `closing`: tokens of the calls that only ours makes."""
     counts = [run.counts for run in runs]
     ratios = [theirs.counts.steps / ours.counts.steps for theirs, ours in zip(peer or [], runs, strict=False)]
-    more = [ours.counts.generated / theirs.counts.generated - 1 for theirs, ours in zip(peer or [], runs, strict=False)]
+    both = [(ours.counts.generated, theirs.counts.generated) for theirs, ours in zip(peer or [], runs, strict=False)]
     compared = bool(peer) and driver[0] == "ours"
     return [
         *driver,
@@ -158,7 +160,8 @@ def _row(driver: tuple[str, str], runs: list[Played], peer: list[Played] | None)
         spread(ratios, ".2f") if compared else "–",
         spread([each.occupied / each.steps for each in counts], ".1f"),
         spread([each.generated for each in counts]),
-        spread(more, "+.1%") if compared else "–",
+        spread([ours / theirs - 1 for ours, theirs in both], "+.1%") if compared else "–",
+        spread([(ours - closing) / theirs - 1 for ours, theirs in both], "+.1%") if compared else "–",
         spread([run.counts.generated - run.used for run in runs]),
         spread([each.computed for each in counts]),
         spread([run.wall for run in runs], ".0f"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import signal
 import socket
@@ -26,6 +27,9 @@ from pathlib import Path
 from typing import Any
 
 WORDS = ("it", "hurts", "since", "noon", "and", "breathing", "is", "hard", "the", "left", "arm", "feels", "numb")
+
+#: Bytes of white space behind a huge answer.
+HUGE = 200 << 20
 
 
 @dataclass(frozen=True)
@@ -244,7 +248,8 @@ class FaultServer:
         if call.fault == "hang":
             await asyncio.Event().wait()
         await asyncio.sleep(self.latency)
-        reply = call.fault and FAULTS[call.fault](call)
+        asked = self.asked[call.number - 2] if call.fault == "another" else call
+        reply = call.fault and FAULTS[call.fault](asked)
         if reply and self._retry_after is not None and "Retry-After" in reply.headers:
             reply.headers["Retry-After"] = str(self._retry_after)
         if not reply:
@@ -263,6 +268,7 @@ async def _send(writer: asyncio.StreamWriter, reply: Reply) -> bool:
     if reply.cut in ("reset", "silence"):
         return False
     headers = {"Content-Type": "application/json", "Content-Length": str(len(reply.body)), **reply.headers}
+    headers["Date"] = formatdate(time.time(), usegmt=True)
     body = reply.body
     if reply.cut in ("chunks", "endless"):
         del headers["Content-Length"]
@@ -270,9 +276,14 @@ async def _send(writer: asyncio.StreamWriter, reply: Reply) -> bool:
         body = f"{len(body):x}\r\n".encode() + body + b"\r\n"
     elif reply.cut == "length":
         body = body[: len(body) // 2]
+    elif reply.cut == "huge":
+        headers["Content-Length"] = str(len(body) + HUGE)
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     writer.write(f"HTTP/1.1 {reply.status} Played\r\n{head}\r\n".encode() + body)
     await writer.drain()
+    for _ in range(HUGE // 0x10000 if reply.cut == "huge" else 0):
+        writer.write(b" " * 0x10000)
+        await writer.drain()
     while reply.cut == "endless":
         writer.write(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
         await writer.drain()
@@ -480,6 +491,7 @@ FAULTS: dict[str, Callable[[Asked], Reply | None]] = {
     "two_objects": _text(lambda text: f'{text}\n{{"second": true}}'),
     "listed": _text(lambda text: f"[{text}]"),
     "parts": lambda call: completion(call, None, content=[{"type": "text", "text": valid_text(call.body)}]),
+    "another": lambda call: completion(call, valid_text(call.body)),  # the answer to the request before
     "from_a_file": _with_model("/home/somebody/models/own-7b.gguf"),
     # broken HTTP
     "page": _page(200),
@@ -493,9 +505,11 @@ FAULTS: dict[str, Callable[[Asked], Reply | None]] = {
     "cut_chunks": _cut("chunks"),
     "cut_length": _cut("length"),
     "endless": _cut("endless"),
+    "huge": _cut("huge"),
     "reset": _cut("reset"),
     "silence": _cut("silence"),
     "hang": lambda call: None,
+    "die": lambda call: os.kill(os.getpid(), signal.SIGKILL),  # for a server in a process of its own
 }
 
 

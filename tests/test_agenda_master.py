@@ -27,13 +27,12 @@ from triagesim.artifact import RECORD_FIELDS, UNKNOWN
 from triagesim.backends.agenda import Agenda
 from triagesim.backends.agenda.asking import questions_in
 from triagesim.backends.agenda.understanding import kind_of, read
-from triagesim.cases import VITALS, Case, PatientScript, load_cases
+from triagesim.cases import VITALS, Case, PatientScript, load_cases, with_unit
 from triagesim.judging import Appearance, Edit, InSitu, LineCheck, NurseLineCheck, Reading, RecordNews, Script
 from triagesim.personas import NursePersona, PatientPersona, registry
 from triagesim.protocol import names_level
 from triagesim.requests import Answer, CallName, Request
 from triagesim.resources import RESOURCES, load_yaml
-from triagesim.talk import with_unit
 from triagesim.views import (
     ON_ARRIVAL,
     VISIBLE,
@@ -519,6 +518,28 @@ def test_a_line_that_was_said_before_tells_nothing_and_a_short_answer_may_come_a
     assert failed(again) == {"informative"}
     assert said in again.critique
     assert judge(patient_line(BLOOD, "No.", WHAT, said, "Any chest pain?", "No.")).passed
+
+
+def test_a_speaker_does_not_say_what_the_other_one_said() -> None:
+    asked = "Can you show me where it hurts the most?"
+    assert "plausible" in failed(judge(patient_line(asked, asked)))
+    heard = "It hurts since last night, all over my belly."
+    parrot = judge(nurse_line(heard, "Where does it hurt?", heard, action="check_vital"))
+    assert "plausible" in failed(parrot)
+    assert "own part" in parrot.critique
+    assert judge(nurse_line("How bad is the pain, from zero to ten?", "Where does it hurt?", heard)).passed
+
+
+@pytest.mark.parametrize("draft", ["I'm allergic to sulfa.", "I live with my sister, and I work in an office."])
+def test_something_else_is_no_answer_to_how_bad_the_pain_is(draft: str) -> None:
+    assert "informative" in failed(judge(patient_line(PAIN, draft)))
+
+
+@pytest.mark.parametrize(
+    "draft", ["It's pretty bad.", "I can't put a number on it.", "It hurts when I move.", "I'd rather not say.", "Six."]
+)
+def test_words_for_how_bad_it_is_and_no_number_are_an_answer(draft: str) -> None:
+    assert "informative" not in failed(judge(patient_line(PAIN, draft)))
 
 
 def test_a_critique_says_what_to_change() -> None:

@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,8 +20,11 @@ from hypothesis import strategies as st
 from agreement import BASELINES, Row, cells, nurses
 from dialogue import MEASURED, TURNS, Call, answer, length, rejected, sampled_trace, trace
 from engines import BLOCK, Cache, Counts, ModelEngine
+from large_run import fill
+from scale import COLUMNS, LOOK, RULES, STATUS, VERIFY
 from tokens import smollm2
 from triagesim.answers import NurseStep, PatientReply
+from triagesim.jsonl import read_lines, write_jsonl, write_text
 from triagesim.judging import InSitu, LineCheck, NurseLineCheck, Reading, Script
 from triagesim.requests import Answer
 from triagesim.resources import RESOURCES
@@ -39,6 +43,11 @@ def rows(*levels: tuple[int, int], copies: int = 1) -> list[Row]:
 def run(*arguments: str, script: str = "agreement.py") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, f"benchmarks/{script}", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+
+
+def a_dialogue(case_id: str, said: str) -> dict[str, Any]:
+    line = {"actor": "nurse", "turn": 0, "utterance": said}
+    return {"episode_id": f"{case_id}-0", "case": {"case_id": case_id}, "history": [line]}
 
 
 def test_the_cells_of_a_row_are_its_measures() -> None:
@@ -235,6 +244,32 @@ def test_what_the_workflow_itself_costs_is_printed_for_a_fresh_run_a_finished_on
     assert [row["what"] for row in shards] == ["plan of a fresh run", "look at a finished run"]
     assert [row["what"] for row in jobs] == ["asks the baseline", "replays the journal"]
     assert all(float(row["of these on a core"]) > 0 for row in (*shards, *jobs))
+
+
+@pytest.mark.slow
+def test_a_run_s_stages_are_measured_one_by_one_where_the_workflow_starts_them() -> None:
+    done = run("--quick", script="scale.py")
+    assert done.returncode == 0, done.stderr
+    stages, *pages = tables(done.stdout)
+    assert tuple(stages[0]) == COLUMNS
+    rules = [rule for rule, _ in RULES.values()]
+    assert [row["stage"] for row in stages] == [*rules, LOOK, STATUS, VERIFY]
+    assert {row["episodes"] for row in stages} == {"40"}
+    assert all(float(row[name]) > 0 for row in stages for name in ("seconds", "of these on a core", "peak MB"))
+    assert all(float(row["filter ms"]) > 0 for (row,) in pages)
+
+
+def test_no_two_of_the_dialogues_that_fill_a_large_run_need_be_alike_and_each_is_its_own_case_s(tmp_path: Path) -> None:
+    played = [a_dialogue(f"made-up-{number:06}", f"said in {number}") for number in (0, 48, 96, 1)]
+    for folder, cases in (("small", ["made-up-000000"]), ("large", ["made-up-000144", "made-up-000049"])):
+        write_jsonl(tmp_path / folder / "results/cases/1-of-1.jsonl", ({"case_id": case} for case in cases))
+    write_jsonl(tmp_path / "small/results/episodes/agenda/1-of-1.jsonl", played)
+    write_text(tmp_path / "small/results/usage/agenda/1-of-1.json", "{}")
+    fill(tmp_path / "large", tmp_path / "small")
+    first, second = (row for _, row in read_lines(tmp_path / "large/results/episodes/agenda/1-of-1.jsonl"))
+    assert (first["case"]["case_id"], first["episode_id"]) == ("made-up-000144", "made-up-000144-0")
+    assert first["history"][0]["utterance"] in {"said in 0", "said in 48", "said in 96"}
+    assert (second["case"]["case_id"], second["history"]) == ("made-up-000049", played[3]["history"])
 
 
 @pytest.mark.parametrize("script", ["driver.py", "hosted.py", "prefix.py", "score.py", "steps.py", "personas.py"])

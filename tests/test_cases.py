@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tables import DEMO, table
-from triagesim.build import build_cases, shard_of
+from triagesim.build import build_cases
 from triagesim.cases import VITALS, load_cases
 from triagesim.config import Select
 from triagesim.errors import InputError
+from triagesim.shards import BUCKETS, bucket, shard_of
 from triagesim.views import VISIBLE, facts_for
 
 needs_demo = pytest.mark.skipif(not DEMO.exists(), reason="the MIMIC-IV-ED demo isn't in ../shared/data")
@@ -297,3 +299,18 @@ def test_the_visibility_table_decides_what_a_view_holds() -> None:
         assert VISIBLE[hidden] == {"master"}
     assert "race" not in VISIBLE
     assert set(VITALS).isdisjoint(VISIBLE)
+
+
+@given(shards=st.integers(1, 400), ids=st.lists(st.from_regex(r"[a-z0-9]{1,12}", fullmatch=True), min_size=1))
+def test_a_shard_reads_few_buckets_of_the_journal_however_many_shards_there_are(shards: int, ids: list[str]) -> None:
+    placed = sorted((bucket(case_id), shard_of(case_id, shards)) for case_id in ids)
+    assert all(1 <= number <= shards for _, number in placed)
+    for number in {number for _, number in placed}:
+        read = [int(name) for name, other in placed if other == number]
+        assert max(read) - min(read) <= BUCKETS / shards + 1
+
+
+def test_shards_are_about_as_large_as_each_other() -> None:
+    sizes = Counter(shard_of(f"case-{number}", 200) for number in range(100_000))
+    assert len(sizes) == 200
+    assert 400 < min(sizes.values()) <= max(sizes.values()) < 600

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -171,6 +172,28 @@ def test_the_card_and_the_rows_say_what_the_dialogues_must_not_be_taken_for(data
     assert rows(other, "dialogues")[0]["leaked_label"] is True
 
 
+def test_a_dataset_without_a_dialogue_says_so_and_claims_no_licence(tmp_path: Path) -> None:
+    dataset, contents = exported(tmp_path, [])
+    assert contents.dialogues == 0
+    card = (dataset / "README.md").read_text(encoding="utf-8")
+    block = yaml.safe_load(card.split("---\n")[1])
+    assert not {"license", "configs"} & block.keys()
+    assert "no licence follows from its cases" in card
+    assert "load_dataset" not in card
+    assert json.loads((dataset / "croissant.json").read_text(encoding="utf-8"))["recordSet"] == []
+
+
+def test_no_name_means_anything_in_the_card(tmp_path: Path) -> None:
+    name = "<img src=x onerror=a()> `x` | [y](javascript:z) *_~~\n# h"
+    episode = {**baseline()[0], "pairing": name, "models": {"nurse": name, "patient": name}, "labels": {"nurse": name}}
+    dataset, _ = exported(tmp_path, [episode])
+    shown = [line for line in (dataset / "README.md").read_text(encoding="utf-8").splitlines() if "onerror" in line]
+    assert len(shown) == 4
+    for line in shown:
+        assert re.search(r"(?<!\\)[<`\[*]", line.removeprefix("- ")) is None
+        assert r"\|" in line
+
+
 def test_unfinished_episodes_stay_out(tmp_path: Path) -> None:
     first, *others = baseline()
     dataset, contents = exported(tmp_path, [{**first, "status": "error"}, *others[:2]])
@@ -226,11 +249,14 @@ def test_asked_for_credentialed_text_has_its_notice_hashed_ids_and_one_reader(tm
 
 def test_a_recording_is_named_with_its_times_where_its_name_tells_no_id(tmp_path: Path) -> None:
     episode = baseline()[0]
-    lines = [{**line, "start": float(n), "end": n + 0.5} for n, line in enumerate(episode["transcript"])]
+    said = enumerate(episode["transcript"])
+    lines = [{**line, "spoken": line["text"], "start": float(n), "end": n + 0.5} for n, line in said]
     spoken = {"pairing": "base", "episode_id": episode["episode_id"], "file": "dialogues/base/x.flac", "sha256": "ab"}
-    write_jsonl(
-        tmp_path / "manifest.jsonl", [{**spoken, "duration_s": 9.5, "engine": {"name": "espeak"}, "lines": lines}]
-    )
+    spoken |= {"duration_s": 9.5, "rate": 24000, "lufs": -23.0, "channels": {"nurse": 0, "patient": 1}, "lines": lines}
+    voice = {"id": "v", "gender": "female", "accent": "gb"}
+    engine = {"name": "espeak", "version": "1", "licence": None}
+    row = {**spoken, "voices": {"nurse": voice, "patient": voice}, "engine": engine}
+    write_jsonl(tmp_path / "manifest.jsonl", [row])
     dataset, _ = exported(tmp_path, baseline()[:2], audio=[tmp_path / "manifest.jsonl"])
     by_id = {row["episode_id"]: row for row in rows(dataset, "dialogues")}
     found = by_id[episode["episode_id"]]

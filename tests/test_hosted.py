@@ -372,15 +372,16 @@ CASES: dict[str, tuple[Any, str]] = {
     "cut_chunks": ("connection", "closed"),
     "cut_length": ("connection", "closed"),
     "endless": ("server", "over 8388608 bytes"),
+    "huge": ("server", "over 8388608 bytes"),
     "reset": ("connection", "."),
     "silence": ("connection", "disconnected"),
 }
 ANSWERED = {"no_schema", "no_schema_422", "other_limit", "all_reasoning", "refusal", "fenced", "chatty", "thinking"}
-ANSWERED |= {"cut_thought", "from_a_file", "spoken", "two_objects", "listed", "parts"}
+ANSWERED |= {"cut_thought", "from_a_file", "spoken", "two_objects", "listed", "parts", "another"}
 
 
 def test_every_fault_that_can_be_played_is_tested() -> None:
-    assert {*CASES, *ANSWERED, "hang"} == FAULTS.keys()
+    assert {*CASES, *ANSWERED, "hang", "die"} == FAULTS.keys()
 
 
 @pytest.mark.parametrize("fault", CASES)

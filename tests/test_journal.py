@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from actors import Puppet, a_case, personas
 from triagesim import Features, simulate
 from triagesim.errors import BackendError, StopRun
-from triagesim.journal import Journal, bucket, read_records, shard_lock
+from triagesim.journal import Journal, read_records, shard_lock
 from triagesim.requests import CallName, Completion, Request, Usage
+from triagesim.shards import bucket
 
 CASES = [a_case(f"c{number}") for number in range(6)]
 NAME = CallName("c0-0", "nurse", 0)

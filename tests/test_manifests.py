@@ -28,7 +28,7 @@ from triagesim.speech.manifests import ctm
 ROOT = Path(__file__).parent.parent
 PYTHON = Path(os.environ.get("TRIAGESIM_AUDIO_PYTHON", ROOT / ".venv-audio" / "bin" / "python")).absolute()
 SPLITS = '{"train": 0.5, "test": 0.5}'
-IDS = ["agenda__case-0-0", "agenda__case-1-0", "agenda__case-2-0"]
+IDS = ["agenda+case-0-0", "agenda+case-1-0", "agenda+case-2-0"]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -574,11 +575,58 @@ def test_a_missing_qstat_is_no_answer(here: Path) -> None:
     assert Path(".snakemake/pbs/46.silent").exists()
 
 
-def test_an_unreadable_answer_never_ends_the_workflow(here: Path) -> None:
-    answer("qstat", **reported(job_state="F", Exit_status="what"))
+GARBLED = [
+    json.dumps({"Jobs": {"46.server": {"job_state": "F", "Exit_status": "what"}}}),
+    json.dumps({"Jobs": {"46.server": {"job_state": "F", "Exit_status": [0]}}}),
+    json.dumps({"Jobs": {"46.server": None}}),
+    json.dumps({"Jobs": []}),
+    json.dumps([1]),
+    "5",
+    "[" * 20_000,
+    "\x00\x1b[31mJob Id: 46.server\n    job_state = \n",
+    "<html>busy</html>",
+]
+
+
+@pytest.mark.parametrize("said", GARBLED, ids=range(len(GARBLED)))
+def test_an_unreadable_answer_is_no_answer_for_a_while_and_the_job_s_own_code_counts(here: Path, said: str) -> None:
+    answer("qstat", stdout=said)
     done = status()
     assert (done.returncode, done.stdout) == (0, "running\n")
-    assert "46.server" in done.stderr
+    assert "Traceback" not in done.stderr
+    Path(".snakemake/pbs/46.silent").write_text("0")
+    assert verdict() == "failed"
+    leave_exit_code(0)
+    assert verdict() == "success"
+
+
+def test_a_grace_whose_beginning_was_lost_begins_again(here: Path) -> None:
+    answer("qstat", stdout="")
+    assert verdict() == "running"
+    Path(".snakemake/pbs/46.silent").write_text("")
+    assert verdict() == "running"
+    assert float(Path(".snakemake/pbs/46.silent").read_text()) > 0
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", "5", "{}", '{"job": "46.server"}', '{"work": 1}'])
+def test_a_note_that_cannot_be_read_is_none(here: Path, note: str) -> None:
+    assert submit(job()).returncode == 0
+    (noted,) = Path(".snakemake/pbs").glob("*.job")
+    noted.write_text(note)
+    done = submit(job())
+    assert (done.returncode, done.stdout, done.stderr) == (0, "46.server\n", "")
+
+
+@pytest.mark.parametrize("name", ["a b", "-x", "x;rm -rf ~", "$(id)", "../../x", "é\n#PBS -q all", "x" * 300])
+def test_no_name_of_a_group_or_a_wildcard_is_more_than_a_name(here: Path, name: str) -> None:
+    group = {"groupid": name, "jobid": name, "input": [], "threads": 1, "resources": {"mem_mb": 1}}
+    for properties in (group, job(wildcards={"pairing": name, "shard": name})):
+        assert submit(properties).returncode == 0
+    for words in calls("qsub"):
+        assert re.fullmatch(r"smk-[A-Za-z0-9._-]{1,11}", words[words.index("-N") + 1])
+        log = Path(words[words.index("-o") + 1])
+        assert log.parent == Path("logs/pbs").resolve()
+        assert re.fullmatch(r"[A-Za-z0-9._-]{1,204}", log.name)
 
 
 # The job's script and its end

@@ -133,7 +133,9 @@ def test_a_figure_has_its_drawing_and_its_data_beside_the_page_and_its_table_on_
 
 def test_only_what_the_run_did_not_make_is_left_out(run: Path) -> None:
     page = (run / "results/report.html").read_text(encoding="utf-8").replace("&#39;", "'")
-    assert re.findall(r"Left out, as this run doesn't have it: ([^<]*)\.</p>", page) == ["asr.csv"]
+    assert re.findall(r"Left out, as this run doesn't have it: ([^<]*)\.</p>", page) == [
+        "What a recogniser heard (asr.csv)"
+    ]
 
 
 def test_the_same_files_give_the_same_page(run: Path, results: Path) -> None:

@@ -164,6 +164,47 @@ def test_each_contrast_of_a_trait_has_a_row_of_its_own_and_its_name_has_room() -
     assert int(left) > 1.25 * 5 * len(label)
 
 
+def agreement_rows(pairing: str, n: int) -> list[dict[str, str]]:
+    return [
+        {"pairing": pairing, "group": "all", "level": "all", "measure": measure, "value": "0.5", "low": "0.4",
+         "high": "0.6", "n": str(n), "cases": str(n)}
+        for measure in ("accuracy", "within_one", "severe_under")
+    ]  # fmt: skip
+
+
+def test_a_figure_says_how_many_dialogues_it_counts_of_each_pairing() -> None:
+    """Of the whole run, although a part of it may have more or fewer."""
+    economy = [{"pairing": "p", "turn": str(turn), "accuracy": "0.5", "undecided": "0", "n": str(40 + turn)}
+               for turn in range(3)]  # fmt: skip
+    calibration = [{"pairing": "p", "confidence": name, "n": str(n), "accuracy": "0.5", "low": "0", "high": "1"}
+                   for name, n in (("low", 2), ("high", 40))]  # fmt: skip
+    confusion = [{"pairing": "p", "truth": str(truth), "final": "3", "n": "8"} for truth in range(1, 6)]
+    tables: dict[str, list[Any]] = {
+        "agreement.csv": agreement_rows("p", 42), "economy.csv": economy, "calibration.csv": calibration,
+        "confusion.csv": confusion,
+    }  # fmt: skip
+    counts = {"agreement": 42, "economy": 42, "calibration": 42, "confusion": 40}
+    for name, n in counts.items():
+        figure = draw(name, tables)
+        assert figure is not None
+        drawn = re.findall(r">([^<>]+)</(?:text|tspan)>", figure.svg)
+        assert {text for text in drawn if "n = " in text} == {f"p (n = {n})"}, name
+
+
+def test_one_huge_effect_does_not_hide_the_others() -> None:
+    rows = [
+        {"pairing": "p", "trait": "t", "contrast": f"{size} against 0", "measure": "words", "verdict": "holds",
+         "hedges_g": str(size), "g_low": str(size - 1), "g_high": str(size + 9)}
+        for size in (1, 30)
+    ]  # fmt: skip
+    figure = draw("traits", {"traits.csv": rows})
+    assert figure is not None
+    drawn = re.findall(r">([^<>]+)</(?:text|tspan)>", figure.svg)
+    assert "standard deviations" in drawn
+    assert not {"10", "20", "30"} & set(drawn)
+    assert figure.data[1][4] == 30
+
+
 def test_a_table_shows_its_known_columns_and_counts_the_rows_that_it_leaves_to_the_file() -> None:
     rows = [{"pairing": "007", "n": str(at * 1000), "other": "x"} for at in range(MOST_ROWS + 3)]
     spec = {"file": "a.csv", "title": "A", "columns": {"n": "N", "pairing": "Pairing", "not there": "-"}}
@@ -226,6 +267,16 @@ def test_a_sound_run_of_a_real_model_needs_no_caution() -> None:
 def test_what_a_reader_must_know_is_said(flow: dict[str, Any], row: dict[str, Any], said: str) -> None:
     found = cautions({**FLOW, **flow}, [{**ROW, **row}], [], {"p": 60})
     assert any(said in caution for caution in found), found
+
+
+def test_a_baseline_on_the_cases_of_its_own_making_is_called_circular() -> None:
+    row = {**ROW, "labels": "baseline without a language model"}
+    shipped = {**FLOW, "source": "vignettes.jsonl"}
+    assert "circular" in cautions(shipped, [row], [], {"p": 60})[0]
+    others = [(FLOW, row), ({**FLOW, "source": "own.csv"}, row), (shipped, ROW)]
+    others.append(({**shipped, "provenance": {"mimic_iv_ed_demo": 60}}, row))
+    for flow, one in others:
+        assert not any("circular" in text for text in cautions(flow, [one], [], {"p": 60}))
 
 
 def test_few_cases_are_counted_from_the_table_of_agreement() -> None:

@@ -45,7 +45,7 @@ def attributes(text: str, job: str) -> dict[str, Any]:
     try:
         (found,) = json.loads(text)["Jobs"].values()
         return {key.lower(): value for key, value in found.items()}
-    except (ValueError, KeyError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         blocks = re.split(r"^Job Id:\s*", text, flags=re.M)
         block = next((each for each in blocks if re.match(rf"{re.escape(number(job))}\b", each)), blocks[0])
         pairs = re.findall(r'\b(job_state|substate|exit_status|comment)"?\s*[:=]\s*"?([^"\n]*)', block, re.I)
@@ -61,10 +61,14 @@ def ask(job: str) -> Answer:
         except (OSError, subprocess.TimeoutExpired):
             return Answer(SILENT)
         said = attributes(reply.stdout, job)
-        if "job_state" in said:
-            code, substate = (int(said[key]) if key in said else None for key in ("exit_status", "substate"))
+        if said.get("job_state"):
+            try:
+                code, substate = (int(said[key]) if key in said else None for key in ("exit_status", "substate"))
+            except (TypeError, ValueError):
+                print(f"no status of job {job}: qstat says {said!r:.300}", file=sys.stderr)
+                return Answer(SILENT)
             # Slurm's qstat calls a job U that ran out of memory or lost its node.
-            state = "C" if options == ["-f"] and said["job_state"] == "U" else said["job_state"]
+            state = "C" if options == ["-f"] and said["job_state"] == "U" else str(said["job_state"])
             return Answer(state, code, substate, str(said.get("comment", "")))
         if reply.returncode in (35, 153) or "Unknown Job" in reply.stderr:
             return Answer(FORGOTTEN)
@@ -89,10 +93,13 @@ def is_live(job: str) -> bool:
 def in_grace(job: str, why: str) -> bool:
     """Whether the job has been SILENT or FORGOTTEN for less than the grace; the first call starts it."""
     marker = STATE / f"{number(job)}.{why}"
-    if not marker.exists():
+    try:
+        began = float(marker.read_text())
+    except (OSError, ValueError):  # it isn't there, or a kill left it empty
+        began = time.time()
         STATE.mkdir(parents=True, exist_ok=True)
-        marker.write_text(str(time.time()))
-    return time.time() - float(marker.read_text()) < GRACE_S[why]
+        marker.write_text(str(began))
+    return time.time() - began < GRACE_S[why]
 
 
 def verdict(job: str) -> str:

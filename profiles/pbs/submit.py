@@ -51,7 +51,12 @@ def read_properties(script: Path) -> dict[str, Any]:
 def title(job: dict[str, Any]) -> str:
     """The job in words: its rule and wildcards, or its group."""
     words = [job["rule"], *job["wildcards"].values()] if "rule" in job else [job["groupid"], job["jobid"]]
-    return re.sub(r"[^A-Za-z0-9._-]", "_", ".".join(map(str, words)))[:200]
+    return plain(".".join(map(str, words)))[:200]
+
+
+def plain(text: str) -> str:
+    """A text as a name that every file system and server takes."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)
 
 
 def attempt(job: dict[str, Any]) -> int:
@@ -121,7 +126,7 @@ def umask() -> int:
 
 def command(job: dict[str, Any], script: Path, pbs_pro: bool) -> list[str]:
     """The whole call of qsub."""
-    name = f"smk-{job.get('rule', job.get('groupid'))}"[:15]  # older servers take no longer name
+    name = plain(f"smk-{job.get('rule', job.get('groupid'))}")[:15]  # older servers take no longer name
     log = log_of(job).resolve()
     # With -v, Slurm's qsub exports nothing else; the others don't anyway.
     options = ["-v", f"TRIAGESIM_WALLTIME={seconds(job)}", "-S", "/bin/bash", "-r", "n", "-N", name]
@@ -160,11 +165,11 @@ def write_environment() -> None:
 
 
 def last_job(job: dict[str, Any]) -> dict[str, Any] | None:
-    """The note of the job that last did this; None without one."""
+    """The note of the job that last did this; None without one, or where it can't be read."""
     try:
         note: dict[str, Any] = json.loads(note_of(job).read_text())
-        return note
-    except (OSError, ValueError):
+        return {key: note[key] for key in ("job", "work", "log")}
+    except (OSError, ValueError, LookupError, TypeError):
         return None
 
 

@@ -4,6 +4,9 @@
 (() => {
   const SHOWN = 25;
   const KEPT = 12;
+  const UNIT = { heartrate: "/min", resprate: "/min", o2sat: "%", sbp: "mmHg" };
+  // A vital sign with its unit; a temperature below 50 is in °C, as in the case.
+  const measure = (name, value) => typeof value !== "number" ? value : `${value} ${name === "temperature" ? (value < 50 ? "°C" : "°F") : UNIT[name] ?? ""}`.trim();
   const TEXT = { temperature: "Temperature", heartrate: "Heart rate", resprate: "Breathing rate", o2sat: "Oxygen saturation", sbp: "Systolic pressure" };
   const RECORD = ["chief_complaint", "onset_and_course", "pain", "associated_symptoms", "relevant_history", "medications", "allergies"];
   const OPEN = "unknown";
@@ -227,7 +230,7 @@
   }
 
   function content(item) {
-    if (item.event === "vital") return [make("span", { class: "event" }, `${TEXT[item.name] ?? words(item.name)}: ${item.value ?? "could not be measured"}`)];
+    if (item.event === "vital") return [make("span", { class: "event" }, `${TEXT[item.name] ?? words(item.name)}: ${measure(item.name, item.value) ?? "could not be measured"}`)];
     if (item.event === "triage_end") return [make("span", { class: "event" }, `The triage ends: level ${item.triage ?? "none"}`)];
     if (item.actor === "step") return [make("span", { class: "event" }, `The nurse ${item.step.action === "log_red_flag" ? `logs ${item.step.red_flags.join(", ")}` : words(item.step.action ?? "acts")}`)];
     const level = item.triage ? make("span", { class: "level" }, `level ${item.triage}`) : null;
@@ -274,7 +277,7 @@
     let level = null, latest = [];
     episode.timeline.slice(0, now + 1).forEach((item, index) => {
       if (item.information?.recorded) { Object.assign(record, item.information.recorded); if (index === now) latest = Object.keys(item.information.recorded); }
-      if (item.event === "vital") { vitals[item.name] = item.value ?? "not measurable"; if (index === now) latest = [item.name]; }
+      if (item.event === "vital") { vitals[item.name] = measure(item.name, item.value) ?? "not measurable"; if (index === now) latest = [item.name]; }
       if (item.step?.red_flags) flags.push(...item.step.red_flags);
       level = item.step?.triage ?? item.triage ?? level;
     });
@@ -290,7 +293,7 @@
   function background(episode) {
     const facts = episode.case;
     const plain = ["age", "gender", "arrival_transport", "pain", "diagnoses", "medications", "expert_red_flags", "provenance"].filter((name) => facts[name] !== undefined).map((name) => [words(name), [facts[name]].flat().join(", ")]);
-    const measured = Object.entries(facts.vitals ?? {}).map(([name, value]) => [TEXT[name] ?? name, value ?? "missing"]);
+    const measured = Object.entries(facts.vitals ?? {}).map(([name, value]) => [TEXT[name] ?? name, measure(name, value) ?? "missing"]);
     const block = (title, entries) => entries.length ? make("details", {}, make("summary", {}, title), pairs(entries)) : null;
     const persona = (role) => Object.entries(episode[`${role}_persona`] ?? {}).map(([name, level]) => [words(name), words(level)]);
     const story = (value) => Object.entries(value ?? {}).filter(([, text]) => text !== null && String(text)).map(([name, text]) => [words(name), [text].flat().join("; ")]);

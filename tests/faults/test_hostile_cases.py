@@ -9,8 +9,9 @@ import pytest
 
 from triagesim.build import build_cases
 from triagesim.cases import Case, load_cases
-from triagesim.config import Select
+from triagesim.config import Select, check_config
 from triagesim.errors import InputError
+from triagesim.pairing import check_files
 
 
 def _write(path: Path, **fields: object) -> Path:
@@ -37,3 +38,17 @@ def test_a_field_nested_without_end_rejects_its_row_and_no_other(tmp_path: Path,
 def test_a_field_nested_as_deep_as_people_nest_is_kept() -> None:
     value: object = {"x": [{"y": [1]}]}
     assert Case.model_validate({"case_id": "a", "own": value}).model_dump()["own"] == value
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "é" * 200, "\x00", "~nobody-of-that-name/x.csv", "/dev/null", "a\nb"])
+def test_a_path_that_can_be_none_is_told_by_its_key(name: str) -> None:
+    raw = {
+        "data": {"source": name, "provenance": "synthetic"},
+        "models": {"a": {"backend": "agenda"}},
+        "pairings": [{"nurse": "a", "patient": "a"}],
+        "personas": {"nurse": {"file": name}},
+    }
+    with pytest.raises(InputError, match=r"data\.source|/dev/null"):
+        check_files(check_config(raw))
+    with pytest.raises(InputError):
+        load_cases(name)

@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }  # fmt: skip
     episode = {"case": {"case_id": "e", "provenance": "synthetic"}}
     write_manifests(
-        [Dialogue("p__e-0", audio, episode, folder)], folder / "m", folder / "metadata.jsonl", {"train": 1.0}, 0
+        [Dialogue("p+e-0", audio, episode, folder)], folder / "m", folder / "metadata.jsonl", {"train": 1.0}, 0
     )
     return folder / "m"
 

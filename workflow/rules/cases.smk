@@ -40,7 +40,9 @@ rule build_cases:
                 for name in ("quality", "mimic_demo", "notices")
             ]
         ),
-        code=code_of("build.py", "cases.py", "mimic.py", "quality.py", "sources.py"),
+        code=code_of(
+            "build.py", "cases.py", "mimic.py", "quality.py", "shards.py", "sources.py"
+        ),
     shell:
         "python {params.script:q} --source {params.source:q} --provenance {params.provenance} {params.scale}"
         " --select {params.select:q} --shards {params.shards} --out-dir results/cases"

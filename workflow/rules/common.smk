@@ -5,6 +5,7 @@ import shlex
 from snakemake.settings.types import DeploymentMethod
 
 from triagesim.backends.keys import check_keys
+from triagesim.clock import settle_times
 from triagesim.config import check_config
 from triagesim.demand import demand
 from triagesim.environment import prepare
@@ -69,6 +70,21 @@ def episodes_of_run():
     return expand(
         "results/episodes/{pairing}/{shard}.jsonl", pairing=PAIRINGS, shard=SHARDS
     )
+
+
+def listed(path, pairings=PAIRINGS):
+    """The files of all pairings and shards in the few words that bash makes the list of, in the order of `expand`.
+
+    A shell command may have 128 kB, which a thousand shards fill; what bash starts with it may be given 2 MB. It is a
+    function because Snakemake would take the braces for wildcards.
+    """
+    names = f"{{{','.join(pairings)}}}" if len(pairings) > 1 else "".join(pairings)
+    shards = f"{{1..{CONFIG.shards}}}-of-{CONFIG.shards}"
+    text = path.format(pairing=names, shard=shards) if pairings else ""
+    return lambda wildcards: text
+
+
+EPISODES = listed("results/episodes/{pairing}/{shard}.jsonl")
 
 
 def registry_content(wildcards):

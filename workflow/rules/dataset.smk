@@ -30,6 +30,11 @@ rule export:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "export.py",
+        episodes=(
+            EPISODES
+            if CONFIG.dataset.of != "pool"
+            else lambda wildcards, input: input.episodes
+        ),
         salt=f"{CONFIG.journal.dir}/_salt",
         splits=json.dumps(CONFIG.dataset.splits),
         seed=CONFIG.dataset.seed,
@@ -63,5 +68,5 @@ rule export:
             "splits.py",
         ),
     shell:
-        "python {params.script:q} {input.episodes} --audio {input.audio} --out-dir results/dataset --salt {params.salt:q}"
+        "python {params.script:q} {params.episodes} --audio {input.audio} --out-dir results/dataset --salt {params.salt:q}"
         " --splits {params.splits:q} --seed {params.seed} {params.chosen} {params.credentialed} > {log} 2>&1"

@@ -10,10 +10,11 @@ rule duplicates:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "find_duplicates.py",
+        episodes=EPISODES,
         data=data_of("fidelity.yaml"),
         code=code_of("duplicates.py", "language.py", "phrasing.py"),
     shell:
-        "python {params.script:q} {input} --out {output} > {log} 2>&1"
+        "python {params.script:q} {params.episodes} --out {output} > {log} 2>&1"
 
 
 rule describe:
@@ -38,6 +39,9 @@ rule describe:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "describe.py",
+        language=listed("results/language/{pairing}/{shard}.csv"),
+        leaks=listed("results/leaks/{pairing}/{shard}.csv"),
+        scores=listed("results/scores/{pairing}/{shard}.csv"),
         score=CONFIG.score.model_dump_json(),
         data=data_of("fidelity.yaml", "contrasts.yaml"),
         code=code_of(
@@ -48,5 +52,5 @@ rule describe:
             "traits.py",
         ),
     shell:
-        "python {params.script:q} {input.language} --leaks {input.leaks} --duplicates {input.duplicates}"
-        " --scores {input.scores} --score {params.score:q} --out-dir results/metrics > {log} 2>&1"
+        "python {params.script:q} {params.language} --leaks {params.leaks} --duplicates {input.duplicates}"
+        " --scores {params.scores} --score {params.score:q} --out-dir results/metrics > {log} 2>&1"

@@ -17,8 +17,16 @@ rule select_pool:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "select_episodes.py",
+        episodes=EPISODES,
         options=pool_options(),
-        code=code_of("pool.py", "audit.py", "language.py", "lenient.py", "scoring.py"),
+        code=code_of(
+            "pool.py",
+            "audit.py",
+            "language.py",
+            "lenient.py",
+            "score_rows.py",
+            "scoring.py",
+        ),
     shell:
-        "python {params.script:q} {input} --out {output.pool} --coverage {output.coverage}"
+        "python {params.script:q} {params.episodes} --out {output.pool} --coverage {output.coverage}"
         " --audit {output.audit} {params.options} > {log} 2>&1"

@@ -40,11 +40,13 @@ rule report:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "report.py",
+        episodes=EPISODES,
         data=data_of("notices.yaml"),
         look=digest([path.read_text(encoding="utf-8") for path in REPORT_LOOK]),
         code=code_of(
             "cautions.py",
             "lenient.py",
+            "score_rows.py",
             "scoring.py",
             *[
                 f"report/{path.name}"
@@ -53,5 +55,5 @@ rule report:
         ),
     shell:
         "python {params.script:q} --tables {input.tables} --flow {input.flow} --selected {input.selected}"
-        " --pairings {input.pairings} --episodes {input.episodes} --pool {input.pool} --audio {input.audio}"
+        " --pairings {input.pairings} --episodes {params.episodes} --pool {input.pool} --audio {input.audio}"
         " --weights {input.weights} --out {output.page} --data {output.data} > {log} 2>&1"

@@ -17,11 +17,12 @@ rule review_kit:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "review_kit.py",
+        episodes=EPISODES,
         sample=CONFIG.review.sample,
         repeats=CONFIG.review.repeats,
         seed=CONFIG.review.seed,
     shell:
-        "python {params.script:q} {input} --out-dir results/review --sample {params.sample}"
+        "python {params.script:q} {params.episodes} --out-dir results/review --sample {params.sample}"
         " --repeats {params.repeats} --seed {params.seed} 2>&1 | tee -i {log}"
 
 
@@ -41,6 +42,7 @@ rule review:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "review.py",
+        episodes=EPISODES,
         folder=CONFIG.review.returned,
         questions=digest(asked().model_dump(mode="json")),
         code=code_of(
@@ -51,4 +53,4 @@ rule review:
         ),
     shell:
         "python {params.script:q} {input.returned} --folder {params.folder:q} --key {input.key}"
-        " --episodes {input.episodes} --out-dir results/review 2>&1 | tee -i {log}"
+        " --episodes {params.episodes} --out-dir results/review 2>&1 | tee -i {log}"

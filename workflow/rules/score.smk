@@ -91,6 +91,12 @@ rule summarise:
         "../../envs/core.yaml"
     params:
         script=SCRIPTS / "summarise.py",
+        scores=listed("results/scores/{pairing}/{shard}.csv"),
+        usage=listed(
+            "results/usage/{pairing}/{shard}.json",
+            [*PAIRINGS, *(f"_completion-{name}" for name in JUDGED)],
+        ),
+        measures=listed("results/measures/{pairing}/{shard}.csv"),
         score=CONFIG.score.model_dump_json(),
         judge="--judge results/completion/judge.json" if JUDGED else "",
         data=data_of("references.yaml", "report/cautions.yaml"),
@@ -108,5 +114,5 @@ rule summarise:
             "summary.py",
         ),
     shell:
-        "python {params.script:q} {input.scores} --pairings {input.pairings} --selected {input.selected}"
-        " --usage {input.usage} --measures {input.measures} --score {params.score:q} {params.judge} --out-dir results/metrics > {log} 2>&1"
+        "python {params.script:q} {params.scores} --pairings {input.pairings} --selected {input.selected}"
+        " --usage {params.usage} --measures {params.measures} --score {params.score:q} {params.judge} --out-dir results/metrics > {log} 2>&1"

@@ -56,7 +56,9 @@ rule acoustics:
         script=SCRIPTS / "acoustics.py",
         seed=CONFIG.simulation.seed,
         data=data_of("speech/acoustics.yaml", "speech/corpus.yaml"),
-        code=code_of("bootstrap.py", "speech/acoustics.py", "speech/corpus.py"),
+        code=code_of(
+            "bootstrap.py", "estimates.py", "speech/acoustics.py", "speech/corpus.py"
+        ),
     shell:
         "python {params.script:q} {input.manifests} --pool {input.pool} --out {output.measured}"
         " --checks {output.checks} --seed {params.seed} > {log} 2>&1"

@@ -18,6 +18,7 @@ from triagesim.console import command
 from triagesim.drive import stoppable
 from triagesim.environment import RUNTIME, time_limit
 from triagesim.limits import Limits
+from triagesim.stored import read_model
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
     args = parser.parse_args()
     runtime = json.loads(os.environ.get(RUNTIME, "{}"))
 
-    judge = Judge.model_validate_json(args.judge.read_text(encoding="utf-8"))
+    judge = read_model(args.judge, Judge)
     task = Judging(
         judge,
         args.episodes,

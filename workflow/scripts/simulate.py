@@ -23,6 +23,7 @@ from triagesim.jsonl import read_table
 from triagesim.limits import Limits
 from triagesim.pairing import ResolvedPairing, make_setup
 from triagesim.personas import NursePersona, PatientPersona, Pool, load_personas
+from triagesim.stored import read_model
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def main() -> None:
     args = parser.parse_args()
     runtime = json.loads(os.environ.get(RUNTIME, "{}"))
 
-    pairing = ResolvedPairing.model_validate_json(args.pairing.read_text(encoding="utf-8"))
+    pairing = read_model(args.pairing, ResolvedPairing)
     setup = make_setup(
         pairing,
         Pool(load_personas(args.nurse_personas, NursePersona), "nurse"),

@@ -7,7 +7,6 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from triagesim.governance import Provenance, notice, private_files
 from triagesim.jsonl import digest, dumps, write_json, write_jsonl, write_table, write_text
 from triagesim.mimic import Source, open_source
 from triagesim.quality import SOURCE_VALUES, Reject
+from triagesim.shards import shard_of
 from triagesim.sources import BadRow
 
 CASES_HEADER = ["case_id", "line", "acuity", "acuity_scale", "pain_score", "pain_status", "flags", SOURCE_VALUES]
@@ -154,11 +154,6 @@ def choose(accepted: list[Entry], select: Select) -> list[Entry]:
     if select.sample is not None:
         kept = _drawn(kept, select.sample, select.seed)
     return sorted(kept, key=lambda entry: entry.line)
-
-
-def shard_of(case_id: str, shards: int) -> int:
-    """The shard of a case, 1 … `shards`, by its id alone: another case added changes one shard."""
-    return int.from_bytes(sha256(case_id.encode()).digest()[8:16]) % shards + 1
 
 
 def flow_of(ledger: Ledger, chosen: list[Entry], source: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -188,11 +188,11 @@ class Caller:
 
     async def _answer(self, call: _Call) -> Answered[Any]:
         seat, request, key = call
-        usage = Usage()
+        usage: Usage | None = None
         problems: list[str] = []
         while True:
             completion, fresh = await self._complete(seat, request, key)
-            usage = usage.plus(completion.usage)
+            usage = completion.usage if usage is None else usage.plus(completion.usage)
             try:
                 value = request.output_type.model_validate_json(completion.text)
                 return Answered(value, len(problems) + 1, usage)
@@ -219,7 +219,7 @@ class Caller:
             messages = [*messages, {"role": "assistant", "content": completion.text[:LONGEST_QUOTE]}]
             messages.append({"role": "user", "content": correction})
         name = request.name._replace(retry=request.name.retry + 1)
-        return replace(request, name=name, messages=messages, sampling=sampling, seed=call_seed(self._seed, name))
+        return request._replace(name=name, messages=messages, sampling=sampling, seed=call_seed(self._seed, name))
 
     async def _complete(self, seat: Seat, request: Request, key: str) -> tuple[Completion, bool]:
         """The stored answer, or a new one, which is stored before anybody sees it; and whether it is new."""
@@ -238,7 +238,7 @@ class Caller:
         try:
             completion.text.encode()
         except UnicodeEncodeError:  # half a surrogate pair, which is no text that a file could hold
-            completion = replace(completion, text=completion.text.encode(errors="replace").decode())
+            completion = completion._replace(text=completion.text.encode(errors="replace").decode())
         self._journal.keep(self._case.case_id, key, request.name, completion)
         return completion, True
 
@@ -273,20 +273,27 @@ def call_key(seat: Seat, request: Request) -> str:
     """The journal key: model, form, sampling and seed of a call, and what is asked, hashed one after the other."""
     form = _form_of(request.output_type)
     more = "" if request.sampling is seat.sampling else dumps(request.sampling)
-    first, *others = [f"{message['role']}\0{message['content']}\0" for message in request.messages] or [""]
-    key = _begun(seat.digest, first).copy()
+    first, *others = request.messages or [{}]
+    key = _begun(seat.digest, first.get("role"), first.get("content")).copy()
     key.update(f"{form} {request.seed} {more}\0".encode())
     if seat.backend.reads == "view" and isinstance(request.view, BaseModel):
         key.update(request.view.model_dump_json().encode())
     for message in others:
-        key.update(message.encode(errors="surrogatepass"))
+        key.update(_hashed(message["role"], message["content"]))
     return str(key.hexdigest())
 
 
 @lru_cache(maxsize=4096)
-def _begun(seat: str, opening: str) -> Any:
-    """The hash over a seat and a first message, which most calls of an episode's role have in common."""
-    return sha256(f"{seat}\0{opening}".encode(errors="surrogatepass"))
+def _begun(seat: str, role: str | None, content: str | None) -> Any:
+    """The hash over a seat and a first message, if any, which most calls of an episode's role have in common."""
+    begun = sha256(f"{seat}\0".encode())
+    if role is not None and content is not None:
+        begun.update(_hashed(role, content))
+    return begun
+
+
+def _hashed(role: str, content: str) -> bytes:
+    return f"{role}\0{content}\0".encode(errors="surrogatepass")
 
 
 @lru_cache(maxsize=1024)

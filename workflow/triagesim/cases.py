@@ -68,7 +68,9 @@ def _texts(value: Any) -> Any:
     if value is None:
         return []
     items = value.split(";") if isinstance(value, str) else value
-    return [item.strip() for item in items if item.strip()] if all(isinstance(i, str) for i in items) else items
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        return items
+    return [item.strip() for item in items if item.strip()]
 
 
 Number = Annotated[Annotated[float, Field(allow_inf_nan=False)] | None, BeforeValidator(_blank_to_none)]
@@ -193,6 +195,12 @@ class Case(BaseModel):
         return None
 
 
+def with_unit(name: str, value: float) -> str:
+    """A vital sign of `Case.vitals` as the nurse reads it off; a temperature in the unit that it is in."""
+    units = {"heartrate": "/min", "resprate": "/min", "o2sat": "%", "sbp": "mmHg"}
+    return f"{value:g} {units.get(name) or ('°F' if value >= FAHRENHEIT_FROM else '°C')}"
+
+
 def celsius(temperature: float) -> float:
     """A temperature of `Case.vitals` in °C."""
     return (temperature - 32) / 1.8 if temperature >= FAHRENHEIT_FROM else temperature
@@ -262,6 +270,9 @@ def make_case(row: Mapping[str, Any], unit: Unit, provenance: Provenance | None 
     nested = row.get("vitals")
     if wrong := renamed([*names, *(nested if isinstance(nested, dict) else ())]):
         raise Reject("renamed_field", "; ".join(f"{name}: is called {right} here" for name, right in wrong.items()))
+    for name in (*VITALS, "dbp"):
+        if isinstance(nested, dict) and name in row and name in nested and row[name] != nested[name]:
+            raise Reject("invalid_value", f"{name}: stands twice, in `vitals` with another value than beside it")
     try:
         case = Case.model_validate(clean(canonical(row), unit))
     except ValidationError as error:

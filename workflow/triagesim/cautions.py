@@ -28,7 +28,8 @@ def cautions(
     """
     rules = load_yaml("report/cautions.yaml")
     rows = list(summary)
-    said = [*_of_data(flow, rules), *_of_counts(flow, rows, rules), *_of_pairings(rows, cases, rules)]
+    said = [*_of_data(flow, rules), *_of_counts(flow, rows, rules), *_of_own_cases(flow, rows, rules)]
+    said += _of_pairings(rows, cases, rules)
     return list(dict.fromkeys([*said, *_of_levels(flow, levels, rules), *_of_voices(manifests, rules)]))
 
 
@@ -95,6 +96,13 @@ def _of_pairings(
     if cases is not None and few:
         counts = ", ".join(str(cases.get(row["pairing"], 0)) for row in few)
         yield texts["few"].format(pairing=_names(few), n=counts, least=least)
+
+
+def _of_own_cases(flow: Mapping[str, Any], rows: list[Mapping[str, Any]], rules: Mapping[str, Any]) -> Iterator[str]:
+    """That a baseline plays the cases with which it was written."""
+    own = [row for row in rows if any(label.startswith("baseline") for label in _labels(row))]
+    if own and flow.get("source") in rules["written_with"] and set(flow.get("provenance", {})) <= {"synthetic"}:
+        yield rules["texts"]["circular"].format(source=flow["source"], pairing=_names(own))
 
 
 def _of_completion(rows: list[Mapping[str, Any]], texts: Mapping[str, str]) -> Iterator[str]:

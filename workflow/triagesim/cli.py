@@ -238,10 +238,14 @@ class _ArgumentParser(argparse.ArgumentParser):
 
 
 def _object(text: str) -> dict[str, Any]:
+    from triagesim.jsonl import OddValue, loads
+
     try:
-        value = json.loads(text)
+        value = loads(text, own=True)
     except json.JSONDecodeError as error:
         raise argparse.ArgumentTypeError(f"not JSON ({error.msg} at column {error.colno})") from None
+    except OddValue as error:
+        raise argparse.ArgumentTypeError(f"holds {error}") from None
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("expected a JSON object in braces")
     return value

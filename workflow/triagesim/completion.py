@@ -16,12 +16,13 @@ from triagesim.cases import Case
 from triagesim.config import Config, HostedAttestation, Model, identity_options
 from triagesim.drive import TooManyErrors, too_many
 from triagesim.journal import Journal, shard_lock
-from triagesim.jsonl import digest, read_lines, write_json, write_jsonl
+from triagesim.jsonl import digest, write_json, write_jsonl
 from triagesim.judging import Completion
 from triagesim.limits import Limits
 from triagesim.measures import TaskCompletion, Verdict, episode_transcript
 from triagesim.prompts import prompts_digest
 from triagesim.simulation import side_by_side
+from triagesim.stored import read_episodes
 from triagesim.usage import spent_on
 from triagesim.views import Spoken, TranscriptView
 
@@ -107,7 +108,7 @@ def judge_shard(task: Judging) -> None:
         TooManyErrors: more went without a verdict than `max_error_rate` allows; nothing is written.
         StopRun: from a call, or another driver holds this shard.
     """
-    episodes = [episode for _, episode in read_lines(task.episodes) if episode["status"] == "ok"]
+    episodes = [episode for _, episode in read_episodes(task.episodes) if episode["status"] == "ok"]
     judge = task.judge
     backend = configured_backend(judge.options, task.options)
     seat = Seat(backend, getattr(judge.options, "prompts", "full"), judge.sampling, task.attestations)
@@ -120,9 +121,10 @@ def judge_shard(task: Judging) -> None:
     async def one(episode: dict[str, Any], book: Journal) -> dict[str, Any]:
         return await _judged(episode, judge, seat, book, task.limits)
 
+    title = f"judge {task.journal.name} {task.out.stem}"
     with shard_lock(task.journal / "locks" / f"{task.out.stem}.lock"):
         verdicts = side_by_side(episodes, one, open_journal, task.concurrency, task.limits)
-        with contextlib.closing(verdicts):
+        with task.limits.marking(title), contextlib.closing(verdicts):
             rows = {row["episode_id"]: row for row in verdicts}
         write_json(task.usage, spent_on(task.journal, cases, list(rows)))
         failed = [row for row in rows.values() if row["verdict"] is None]

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
 from triagesim.cases import Scale
 from triagesim.errors import InputError
 from triagesim.governance import OPEN, Provenance, provider_of, reason, unattested
+from triagesim.yaml_files import read_yaml
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -437,17 +437,12 @@ class Config(Section):
 
 
 def check_syntax(path: Path) -> None:
-    """Say where a file isn't YAML, which Snakemake wouldn't.
+    """Say where a file isn't YAML or has a key twice, which Snakemake wouldn't.
 
     Raises:
         InputError: with file and line.
     """
-    try:
-        with path.open(encoding="utf-8") as file:
-            yaml.safe_load(file)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(f"{path}, line {line}: not YAML ({error.problem}); see config/README.md") from None
+    read_yaml(path, "see config/README.md")
 
 
 def check_config(raw: Mapping[str, Any], name: str = "config") -> Config:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import signal
 import sys
 from collections.abc import Callable
@@ -10,8 +9,7 @@ from typing import NoReturn
 
 from triagesim.errors import StopRun, TriageSimError
 from triagesim.governance import redact
-
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
+from triagesim.temporaries import FULL
 
 
 def command(main: Callable[[], int | None]) -> NoReturn:
@@ -25,10 +23,10 @@ def command(main: Callable[[], int | None]) -> NoReturn:
         sys.stderr.close()
         code = 1
     except OSError as error:
-        if error.filename is None and error.errno not in _DISK:
+        if error.filename is None and error.errno not in FULL:
             raise
         print(f"error: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
-        code = StopRun.exit_code if error.errno in _DISK else TriageSimError.exit_code
+        code = StopRun.exit_code if error.errno in FULL else TriageSimError.exit_code
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     sys.exit(code)

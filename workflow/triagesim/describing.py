@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,15 @@ def read_language(paths: Iterable[Path], subjects: dict[tuple[str, str], str]) -
         subjects: the patient by pairing and episode, where patients are what is drawn.
     """
     by_pairing: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    # Most cells say what many others say: each text and each number is held once.
+    texts: dict[str, str] = {}
+    number = cache(float)
     for path in paths:
         for row in read_table(path, COLUMNS):
             if row["status"] == "ok":
                 subject = subjects.get((row["pairing"], row["episode_id"]))
-                measured = {name: float(row[name]) if row[name] else None for name in FEATURES}
+                row = {name: texts.setdefault(cell, cell) for name, cell in row.items()}
+                measured = {name: number(row[name]) if row[name] else None for name in FEATURES}
                 acuity = int(row["acuity"]) if row["acuity"] else None
                 cluster = f"subject {subject}" if subject else row["case_id"]
                 by_pairing[row["pairing"]].append({**row, **measured, "acuity": acuity, "cluster": cluster})

@@ -22,12 +22,13 @@ from triagesim.cases import Case
 from triagesim.engine import close_backends
 from triagesim.environment import GAINED, PARENT
 from triagesim.episode import Setup
-from triagesim.errors import InputError, StopRun, TriageSimError
+from triagesim.errors import InputError, TriageSimError
 from triagesim.governance import notice, private_files
 from triagesim.journal import Tally, shard_lock
 from triagesim.jsonl import dumps, read_lines, write_json, write_jsonl, write_text
-from triagesim.limits import Limits, clear_mark, leave_mark
+from triagesim.limits import Limits
 from triagesim.simulation import run
+from triagesim.temporaries import naming
 from triagesim.usage import counted, spent_on
 
 _BEGINNING = b'{"episode_id":'
@@ -103,7 +104,7 @@ def write_shards(plans: list[Plan]) -> None:
         done: list[dict[str, dict[str, Any]]] = [{} for _ in plans]
         problems = [problem for plan in plans if not plan.jobs and (problem := _write(plan, {}))]
         progress = Progress(title, len(jobs), one.limits.tally)
-        with _marking(one), contextlib.closing(_episodes(one, jobs)) as episodes:
+        with one.limits.marking(one.title), contextlib.closing(_episodes(one, jobs)) as episodes:
             for episode in progress.watch(episodes):
                 number = shard_of[episode["episode_id"]]
                 done[number][episode["episode_id"]] = episode
@@ -158,7 +159,8 @@ def append_episodes(plan: Plan) -> list[dict[str, Any]]:
         episodes = _episodes(plan, jobs)
         with (
             _keeping_failed(plan, present, failed),
-            _marking(plan),
+            plan.limits.marking(plan.title),
+            naming(plan.out),
             plan.out.open("a", encoding="utf-8", newline="") as file,
             contextlib.closing(episodes),
         ):
@@ -184,20 +186,6 @@ def _alone(plan: Plan) -> Iterator[None]:
 
 def _episodes(plan: Plan, jobs: list[tuple[Case, int]]) -> Generator[dict[str, Any]]:
     return run(jobs, plan.setup, plan.journal, plan.concurrency, plan.limits)
-
-
-@contextlib.contextmanager
-def _marking(plan: Plan) -> Iterator[None]:
-    """Tell the sibling jobs when there is no point in asking on; a start by hand takes an old mark away."""
-    root = plan.limits.root
-    if root is not None and PARENT not in os.environ:
-        clear_mark(root)
-    try:
-        yield
-    except StopRun as error:
-        if root is not None and error.mark:
-            leave_mark(root, f"{plan.title}: {error}")
-        raise
 
 
 def errors_path(out: Path) -> Path:

@@ -61,13 +61,13 @@ def _step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 def _belief(episode: Mapping[str, Any]) -> dict[str, Any]:
     history = mappings(episode.get("history"))
-    measured = {line.get("name") for line in history if line.get("event") == "vital" and line.get("value") is not None}
+    measured = [line.get("name") for line in history if line.get("event") == "vital" and line.get("value") is not None]
     logged = episode.get("red_flags")
     flags = [flag for flag in logged if isinstance(flag, str)] if isinstance(logged, list) else []
     belief: dict[str, Any] = {
         "associated_symptoms": [],
         "red_flags": [],
-        "vitals_known": sorted(name for name in measured if isinstance(name, str)),
+        "vitals_known": sorted({name for name in measured if isinstance(name, str)}),
         "red_flags_logged": sorted({" ".join(flag.lower().split()) for flag in flags} - {""}),
     }
     record = {field: text for field, text in mapping(episode.get("record")).items() if isinstance(text, str)}

@@ -382,7 +382,7 @@ class Interview:
                 verdict = await self._judge(draft, speaker, len(rejected))
             except GivenUp as failure:
                 return draft, {"passed": None, "error": str(failure), "rejected": rejected}
-            seen = verdict.model_dump()
+            seen = {**verdict.__dict__}  # as `model_dump` of what is flat, in a tenth of its time
             if verdict.passed:
                 return draft, {"passed": True, "verdict": seen, "rejected": rejected}
             self._caller.drop()
@@ -435,8 +435,11 @@ class Interview:
     async def _ask(self, question: Question[A]) -> A:
         """Ask, and count the answers that it took."""
         answered = await self._caller.ask(question)
-        calls, usage = self._usage.get(question.role, (0, Usage()))
-        self._usage[question.role] = (calls + answered.calls, usage.plus(answered.usage))
+        before = self._usage.get(question.role)
+        if before is None:
+            self._usage[question.role] = (answered.calls, answered.usage)
+        else:
+            self._usage[question.role] = (before[0] + answered.calls, before[1].plus(answered.usage))
         return answered.value
 
     def _foresee(self, question: Question[A]) -> asyncio.Task[Answered[A]] | None:
@@ -462,7 +465,7 @@ class Interview:
             "end_reason": ("nurse_end" if talk.state.questions_left > 0 else "max_turns") if talk.state.ended else None,
             "final_triage": self._trace[-1]["triage"] if self._trace else None,
             "num_turns": talk.turn,
-            "transcript": [line.model_dump() for line in talk.dialogue],
+            "transcript": [{**line.__dict__} for line in talk.dialogue],
             "history": self._history,
             "trace": self._trace,
             "red_flags": list(talk.flags),
@@ -486,7 +489,7 @@ class Interview:
         flags = list(step.red_flags) if step.action == "log_red_flag" else []
         feedback = before.feedback()
         shown = {} if feedback is None else {"feedback": feedback}
-        self._trace.append({"turn": before.turn, **step.model_dump(), "vital": vital, "red_flags": flags, **shown})
+        self._trace.append({"turn": before.turn, **step.__dict__, "vital": vital, "red_flags": flags, **shown})
         if is_spoken(step):
             self._write_nurse_line(step, verification)
         self._talk = before.acted(step)

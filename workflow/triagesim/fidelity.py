@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,8 +30,8 @@ class Measure(NamedTuple):
     """
 
     name: str
-    top: list[float]
-    bottom: list[float]
+    top: array[float]
+    bottom: array[float]
     share: bool = False
     band: tuple[float | None, float | None] = (None, None)
     notes: tuple[str, ...] = ()
@@ -55,9 +56,9 @@ def _of_language(rows: Sequence[Row]) -> Iterator[Measure]:
         yield _measure(name, entry, rows)
         if "warn" in entry:
             low, high = entry["warn"]
-            outside = [float(not low <= row[entry["sum"]] <= high) for row in rows]
+            outside = array("d", [not low <= row[entry["sum"]] <= high for row in rows])
             note = f"dialogues with fewer than {low} or more than {high}"
-            yield Measure(f"{name}_outside", outside, [1.0] * len(rows), share=True, notes=(note,))
+            yield Measure(f"{name}_outside", outside, _ones(rows), share=True, notes=(note,))
 
 
 def _measure(name: str, entry: Mapping[str, Any], rows: Sequence[Row]) -> Measure:
@@ -69,8 +70,8 @@ def _measure(name: str, entry: Mapping[str, Any], rows: Sequence[Row]) -> Measur
     band = tuple(entry["reference"]) if "reference" in entry else (None, None)
     return Measure(
         name,
-        [float(times * top) if there else 0.0 for top, there in zip(tops, known, strict=True)],
-        [float(bottom) if there else 0.0 for bottom, there in zip(bottoms, known, strict=True)],
+        array("d", [times * top if there else 0.0 for top, there in zip(tops, known, strict=True)]),
+        array("d", [bottom if there else 0.0 for bottom, there in zip(bottoms, known, strict=True)]),
         band=band,
         notes=tuple(filter(None, [entry.get("note")])),
     )
@@ -85,7 +86,7 @@ def _by_level(rows: Sequence[Row]) -> Iterator[Measure]:
             continue
         means = {level: _mean(row[entry["sum"]] for row in rows if row["acuity"] == level) for level in levels}
         for level in levels:
-            tops = [float(row[entry["sum"]]) if row["acuity"] == level else 0.0 for row in rows]
+            tops = array("d", [row[entry["sum"]] if row["acuity"] == level else 0.0 for row in rows])
             first = level == data["shortest_level"]
             notes = [f"only level {level}"]
             if first:
@@ -93,22 +94,26 @@ def _by_level(rows: Sequence[Row]) -> Iterator[Measure]:
                 shortest = not others or means[level] < min(others)
                 notes.append("expected the shortest, and is" if shortest else "expected the shortest, and is not")
             band = (None, None) if first else tuple(entry["reference"])
-            bottoms = [float(row["acuity"] == level) for row in rows]
+            bottoms = array("d", [row["acuity"] == level for row in rows])
             yield Measure(f"{name}_level_{level}", tops, bottoms, band=band, notes=tuple(notes))
 
 
 def _of_leaks(rows: Sequence[Row]) -> Iterator[Measure]:
     for kind in KINDS:
-        leaking = [float((row[f"leaks_{kind}"] or 0) > 0) for row in rows]
+        leaking = array("d", [(row[f"leaks_{kind}"] or 0) > 0 for row in rows])
         note = "dialogues with such a line; the lines are in leaks.csv"
-        yield Measure(f"leaks_{kind}", leaking, [1.0] * len(rows), share=True, notes=(note,))
+        yield Measure(f"leaks_{kind}", leaking, _ones(rows), share=True, notes=(note,))
 
 
 def _of_duplicates(rows: Sequence[Row], duplicates: set[str]) -> Measure:
     rule = load_yaml("fidelity.yaml")["duplicates"]
     note = f"dialogues that share {rule['least']:.0%} of their runs of {rule['run']} words with another"
-    twins = [float(row["episode_id"] in duplicates) for row in rows]
-    return Measure("near_duplicates", twins, [1.0] * len(rows), share=True, notes=(note,))
+    twins = array("d", [row["episode_id"] in duplicates for row in rows])
+    return Measure("near_duplicates", twins, _ones(rows), share=True, notes=(note,))
+
+
+def _ones(rows: Sequence[Row]) -> array[float]:
+    return array("d", [1.0]) * len(rows)
 
 
 def _sums(measures: Sequence[Measure], clusters: NDArray[np.int64]) -> Array:

@@ -6,19 +6,23 @@ The check that stands before every request, the modes of files, the notice besid
 from __future__ import annotations
 
 import hmac
+import html
+import json
 import os
 import re
 import secrets
-import tempfile
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, timedelta
+from functools import lru_cache
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
 from triagesim.errors import InputError, StopRun
+from triagesim.temporaries import beside
 
 if TYPE_CHECKING:
     from triagesim.cases import Case
@@ -34,14 +38,55 @@ ATTESTABLE = frozenset({"mimic_iv_ed", "deidentified"})
 #: The rights of group and others.
 _OTHERS = 0o077
 _KEYS = re.compile(r"(Bearer\s+)\S+|\bsk-[\w-]{6,}", re.IGNORECASE)
+_HEX = re.compile("%[0-9A-F]{2}")
+#: A text of fewer characters is no secret: for a server that wants none, people write `none` or `EMPTY` as the key.
+_LEAST_SECRET = 8
+_secrets: set[str] = set()
+
+
+def keep_secret(key: str) -> None:
+    """Take a key out of every text that this process writes from now on, as far as it goes through `redact`."""
+    _secrets.add(key)
 
 
 def redact(text: str) -> str:
-    """A text without keys: bearer tokens, `sk-…`, and whatever an environment variable `…_KEY` or `…_TOKEN` holds."""
-    for name, value in os.environ.items():
-        if name.endswith(("_KEY", "_TOKEN")) and len(value) >= 8:
-            text = text.replace(value, "[key]")
-    return _KEYS.sub(lambda match: f"{match[1] or ''}[key]", text)
+    """A text without keys: those in use, bearer tokens, `sk-…`, and what an environment variable `…_KEY` or `…_TOKEN`
+    holds.
+    """
+    held = {value for name, value in os.environ.items() if name.endswith(("_KEY", "_TOKEN"))}
+    return _KEYS.sub(lambda match: f"{match[1] or ''}[key]", _without(text, held | _secrets))
+
+
+def hide(text: str) -> str:
+    """A text without the keys that are in use."""
+    return _without(text, _secrets)
+
+
+def _without(text: str, keys: set[str]) -> str:
+    for key in sorted(keys, key=len, reverse=True):
+        for spelling in _spellings(key) if len(key) >= _LEAST_SECRET else ():
+            text = text.replace(spelling, "[key]")
+    return text
+
+
+@lru_cache(maxsize=64)
+def _spellings(key: str) -> tuple[str, ...]:
+    """A key as a server can send it back, longest first.
+
+    As it is, in JSON (also twice), in an address, in HTML, and in Base64 behind any other text.
+    """
+    in_json = json.dumps(key)[1:-1]
+    found = {key, in_json, in_json.replace("/", "\\/"), json.dumps(in_json)[1:-1], html.escape(key)}
+    found |= {repr(key)[1:-1], html.escape(key, quote=False), quote(key, safe=""), quote(key), quote_plus(key)}
+    found.add("".join(f"\\u{ord(character):04x}" for character in key))
+    found |= {_HEX.sub(lambda match: match[0].lower(), one) for one in found} | {quote(quote(key, safe=""))}
+    data = key.encode(errors="replace")
+    for before in range(3):
+        # Of a group of three bytes with others beside them, the characters that these have a part in are left out.
+        whole = data[: len(data) - (before + len(data)) % 3]
+        coded = b64encode(b"\0" * before + whole).decode()[(0, 2, 3)[before] :]
+        found |= {coded, coded.replace("+", "-").replace("/", "_")}
+    return tuple(sorted((one for one in found if len(one) >= _LEAST_SECRET), key=lambda one: (-len(one), one)))
 
 
 def reason(provenance: str | None) -> str:
@@ -179,14 +224,11 @@ def load_salt(path: Path) -> bytes:
         InputError: the file holds no salt.
     """
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(_SALT_BYTES) + "\n")
-        # Of two jobs that make one at the same time the first wins, and both read that.
-        with suppress(FileExistsError):
-            os.link(name, path)
-        Path(name).unlink()
+        with beside(path) as temporary:
+            temporary.write_text(secrets.token_hex(_SALT_BYTES) + "\n", encoding="ascii")
+            # Of two jobs that make one at the same time the first wins, and both read that.
+            with suppress(FileExistsError):
+                os.link(temporary, path)
     try:
         salt = bytes.fromhex(path.read_text(encoding="ascii"))
     except ValueError:

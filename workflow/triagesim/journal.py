@@ -18,7 +18,9 @@ import contextlib
 import fcntl
 import itertools
 import json
+import math
 import os
+import re
 import secrets
 import socket
 import threading
@@ -26,34 +28,33 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_json
+import msgspec
 
 from triagesim.environment import note_gain
 from triagesim.errors import StopRun
 from triagesim.requests import CallName, Completion, Usage
+from triagesim.shards import bucket
 
-BUCKETS = 64
-_STARTED = int(time.time())
+_as_json = msgspec.json.Encoder().encode
 _TOKEN = secrets.token_hex(4)
 _numbers = itertools.count(1)
 #: Seconds between two flushes to the disk itself: a power cut can lose that much, a killed process nothing.
 SYNC_EVERY = 1.0
 
 
-@lru_cache(maxsize=4096)
-def bucket(case_id: str) -> str:
-    """The bucket of a case's answers, `00` … `63`."""
-    return f"{sha256(case_id.encode()).digest()[0] % BUCKETS:02d}"
-
-
 def process_name() -> str:
-    """What the names of this process's files begin with."""
-    return f"{_STARTED}-{socket.gethostname()[:32]}-{os.getpid()}-{_TOKEN}"
+    """What is in the names of this process's files and of no other's."""
+    return f"{socket.gethostname()[:32]}-{os.getpid()}-{_TOKEN}"
+
+
+def _name_in(folder: Path) -> str:
+    """The name of a new file, which is behind all names that are there, also where the clock went back meanwhile."""
+    there = [int(found[0]) for path in folder.glob("*.jsonl") if (found := _STAMP.match(path.name))]
+    stamp = max([int(time.time()), *(1 + one for one in there)])
+    return f"{stamp:010d}-{process_name()}-{next(_numbers)}.jsonl"
 
 
 @dataclass
@@ -93,7 +94,7 @@ class Journal:
         self._answers: dict[str, Completion] = {}
         self._failures: dict[str, tuple[str, Completion]] = {}
         self._epochs: dict[str, int] = {}
-        self._done: dict[str, str] = {}
+        self._done: dict[str, set[str]] = {}
         self._gained = False
         self._closing = threading.Event()
         self._syncing: threading.Thread | None = None
@@ -110,7 +111,8 @@ class Journal:
         found = self._answers.get(key)
         if found is None and key in self._failures:
             episode, failure = self._failures[key]
-            found = failure if self._done.get(episode, "").endswith(f" {self._spec}") else None
+            ended = any(end.endswith(f" {self._spec}") for end in self._done.get(episode, ()))
+            found = failure if ended else None
         self._tally.replayed += found is not None
         return found
 
@@ -149,7 +151,7 @@ class Journal:
 
     def finish(self, case_id: str, episode: str, status: str, spec: str, usage: dict[str, Any]) -> None:
         """Note that the episode ended; once is enough."""
-        if self._done.get(episode) != f"{status} {spec}":
+        if f"{status} {spec}" not in self._done.get(episode, ()):
             self._append(case_id, {"episode": episode, "done": status, "spec": spec, "usage": usage})
 
     def close(self) -> None:
@@ -178,7 +180,7 @@ class Journal:
         elif record.get("gave_up") is not None:
             self._epochs[record["episode"]] = max(self.epoch(record["episode"]), record["gave_up"] + 1)
         elif "done" in record:
-            self._done[record["episode"]] = f"{record['done']} {record['spec']}"
+            self._done.setdefault(record["episode"], set()).add(f"{record['done']} {record['spec']}")
 
     def _append(self, case_id: str, record: dict[str, Any]) -> None:
         if self._folder is None:
@@ -189,8 +191,8 @@ class Journal:
                 self._syncing = threading.Thread(target=self._sync, name="journal", daemon=True)
                 self._syncing.start()
             if name not in self._files:
-                self._files[name] = _File(self._folder / name / f"{process_name()}-{next(_numbers)}.jsonl")
-            self._files[name].append(to_json(record) + b"\n")
+                self._files[name] = _File(self._folder / name)
+            self._files[name].append(_as_json(record) + b"\n")
         except OSError as error:
             if name in self._files:  # what follows a torn line in a file would be lost with it
                 self._files.pop(name).close()
@@ -199,21 +201,24 @@ class Journal:
             ) from None
 
 
-#: The keys that a record of each kind has at least.
-_KINDS = (
-    {"key", "name", "text", "finish", "usage", "model"},
-    {"call", "failed"},
-    {"episode", "gave_up"},
-    {"episode", "done", "spec"},
+#: The keys that a record of each kind has at least, and what they hold.
+_KINDS: tuple[dict[str, Any], ...] = (
+    {"key": str, "name": str, "text": str, "finish": str, "usage": list, "model": str},
+    {"call": str, "failed": str},
+    {"episode": str, "gave_up": int | None},
+    {"episode": str, "done": str, "spec": str},
 )
+#: Seconds since 1970 when a file was begun.
+_STAMP = re.compile(r"\d{1,10}(?=-)")
 
 
 class _File:
     """One file of one process: each line is one `write`, so a kill can only tear the last one."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        self._descriptor = os.open(folder / _name_in(folder), flags, 0o644)
         self._dirty = False
 
     def append(self, data: bytes) -> None:
@@ -246,13 +251,17 @@ def records_in(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)
-            if isinstance(record, dict) and any(record.keys() >= keys for keys in _KINDS) and _is_sound(record):
+            if isinstance(record, dict) and _is_sound(record):
                 yield record
 
 
 def _is_sound(record: dict[str, Any]) -> bool:
-    usage = record.get("usage") if "key" in record else [0] * 5
-    return isinstance(usage, list) and len(usage) == 5 and all(isinstance(number, int | float) for number in usage)
+    """Whether it is a record of a kind: a journal may hold lines of somebody else."""
+    kinds = [kind for kind in _KINDS if record.keys() >= kind.keys()]
+    if not kinds or not all(isinstance(record[key], form) for key, form in kinds[0].items()):
+        return False
+    usage = record["usage"] if "key" in kinds[0] else [0] * 5
+    return len(usage) == 5 and all(isinstance(number, int | float) and 0 <= number < math.inf for number in usage)
 
 
 @contextlib.contextmanager

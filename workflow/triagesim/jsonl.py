@@ -6,17 +6,15 @@ import csv
 import gzip
 import io
 import json
-import os
 import re
-import tempfile
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Any
-from uuid import uuid4
 
 from triagesim.errors import InputError
+from triagesim.temporaries import replacing
 
 # Python's own limit of a cell, 131,072 characters, is less than a long complaint; without any, a stray quotation mark
 # would swallow a whole table.
@@ -31,6 +29,74 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 _GZIP_LEVEL = 6
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+# How half of a surrogate pair is written; a whole pair and an escaped backslash look the same.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class OddValue(ValueError):
+    """JSON that is written as it should be and holds what can't be kept; the text says what."""
+
+
+def loads(text: str, *, own: bool = False) -> Any:
+    """The value of a JSON text; NaN, as Python writes it, is null.
+
+    Args:
+        own: somebody wrote it by hand or another program did: a key that stands twice in an object is an error, where
+            the last would count, and infinity isn't.
+
+    Raises:
+        json.JSONDecodeError: it is none.
+        OddValue: it holds a whole number of thousands of digits, lists in lists without end, half a surrogate pair, a
+            key twice or an infinite number.
+    """
+    try:
+        value = (_OWN if own else _OURS).decode(text)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except (json.JSONDecodeError, OddValue):
+        raise
+    except UnicodeEncodeError:
+        raise OddValue("half a surrogate pair; write the character out") from None
+    except RecursionError:
+        raise OddValue("lists or objects nested without end") from None
+    except ValueError:
+        raise OddValue(f"a number of more than {sys.get_int_max_str_digits()} digits") from None
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise OddValue(f"the key {next(name for name in names if names.count(name) > 1)!r:.60} twice")
+    return found
+
+
+def _finite(name: str) -> None:
+    if name != "NaN":
+        raise OddValue("an infinite number")
+
+
+_OURS = json.JSONDecoder(parse_constant=_finite)
+_OWN = json.JSONDecoder(parse_constant=lambda name: None if name == "NaN" else float(name), object_pairs_hook=_once)
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file.
+
+    Raises:
+        InputError: it isn't UTF-8 or isn't JSON that can be read.
+    """
+    try:
+        return loads(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 ({error.reason})") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg} at column {error.colno})") from None
+    except OddValue as error:
+        raise InputError(f"{path}: holds {error}") from None
 
 
 def dumps(value: Any) -> str:
@@ -61,38 +127,46 @@ def sha256_of(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_lines(path: Path, *, own: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     r"""Yield (line number, object) of a JSON Lines file.
 
-    Lines end at `\n` alone: U+2028 and its like are data. A byte-order mark and blank lines are passed over.
+    Lines end at `\n` alone: U+2028 and its like are data. A byte-order mark and blank lines are passed over. `own` as
+    for `loads`.
 
     Raises:
         InputError: a line isn't UTF-8, isn't JSON or isn't an object.
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            value = parse_line(path, number, raw)
+            value = parse_line(path, number, raw, own=own)
             if value is not None:
                 yield number, value
 
 
-def parse_line(path: Path, number: int, raw: bytes) -> dict[str, Any] | None:
+def parse_line(path: Path, number: int, raw: bytes, *, own: bool = False) -> dict[str, Any] | None:
     """The object that a line of `path` holds, None for a blank line; raises as `read_lines` does."""
+    try:
+        return object_of(path, number, raw, own=own)
+    except OddValue as error:
+        raise InputError(f"{path}, line {number}: holds {error}") from None
+
+
+def object_of(path: Path, number: int, raw: bytes, *, own: bool = False) -> dict[str, Any] | None:
+    """As `parse_line`, but what can't be kept is left to the caller; `own` as for `loads`.
+
+    Raises:
+        InputError: the line isn't UTF-8, isn't JSON or isn't an object.
+        OddValue: as `loads` does.
+    """
     try:
         text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip(" \t\r\n")
         if not text:
             return None
-        value = json.loads(text)
-        if "\\ud" in text.lower():
-            dumps(value).encode()
+        value = loads(text, own=own)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
-    except UnicodeEncodeError:
-        raise InputError(f"{path}, line {number}: holds half a surrogate pair; write the character out") from None
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}, line {number}: not JSON that can be read ({error})") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}, line {number}: expected an object in braces, found {type(value).__name__}")
     return value
@@ -105,47 +179,27 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[dic
         columns: what its header has to be; None for any.
 
     Raises:
-        InputError: the header is another one.
+        InputError: the header is another one, or a row isn't whole.
     """
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        if columns is not None and list(reader.fieldnames or ()) != list(columns):
-            raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
-        for row in reader:
-            yield {name: unguarded(cell) for name, cell in row.items()}
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A name beside `path`, with its ending: the file that is written there takes its place, or goes if that fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{uuid4().hex}.{path.name}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        try:
+            if columns is not None and list(reader.fieldnames or ()) != list(columns):
+                raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
+            for row in reader:
+                if None in row or None in row.values():
+                    raise InputError(
+                        f"{path}, line {reader.line_num}: not as many cells as columns; delete the file and run again"
+                    )
+                yield {name: unguarded(cell) for name, cell in row.items()}
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: no table ({error}); delete the file and run again") from None
 
 
 def write_atomically(path: Path, write: Callable[[IO[str]], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it to `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except BaseException as error:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        if isinstance(error, OSError) and error.filename is None:
-            # A full disk doesn't say which file it had no room for.
-            error.filename = str(path)
-        raise
+    """Let `write` fill a temporary file beside `path`, which then takes its place; errors as in `replacing`."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        write(file)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -186,9 +240,3 @@ def guarded(text: str) -> str:
 def unguarded(cell: str) -> str:
     """The text that `guarded` made a cell of."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

@@ -71,7 +71,7 @@ class LineCheck(Answer):
     @property
     def passed(self) -> bool:
         """Whether every judgement is good."""
-        return all(value for name, value in self if name != "critique")
+        return all(value for name, value in self.__dict__.items() if name != "critique")
 
 
 class NurseLineCheck(LineCheck):

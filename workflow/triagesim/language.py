@@ -10,12 +10,13 @@ from typing import Any
 from triagesim import phrasing
 from triagesim.artifact import SPEAKING_RATE, is_said
 from triagesim.backends.agenda.understanding import answer, ask, pain_score, sensitive
-from triagesim.jsonl import read_lines, write_table
+from triagesim.jsonl import write_table
 from triagesim.leaks import KINDS, Leak, leaks
 from triagesim.personas import ROLES, registry
 from triagesim.resources import load_yaml
 from triagesim.scoring import leaked_label, other_scale, score
 from triagesim.speech.dialogue import SETTINGS, kind_of
+from triagesim.stored import read_episodes
 
 HEAD = ("pairing", "episode_id", "case_id", "status", "algorithm", "acuity")
 #: The personas: a column a trait, and the patient's gender, which comes from the case.
@@ -41,7 +42,7 @@ def write_language(episodes: Path, out: Path, leaks_out: Path) -> None:
     Only episodes with status `ok` have measures: a dialogue that broke off says nothing of its length.
     """
     rows, found = [], []
-    for _, episode in read_lines(episodes):
+    for _, episode in read_episodes(episodes):
         head = head_of(episode)
         spoken = list(leaks_of(episode)) if episode.get("status") == "ok" else []
         measured = features(episode, spoken) if episode.get("status") == "ok" else dict.fromkeys(FEATURES)

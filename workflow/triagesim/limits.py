@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from triagesim.environment import PARENT
 from triagesim.errors import BackendError, StopRun
 from triagesim.governance import redact
 from triagesim.journal import Tally, process_name, records_in
@@ -66,6 +69,20 @@ class Limits:
         if self.usd is not None or self.tokens is not None:
             self._check_budget(now)
 
+    @contextlib.contextmanager
+    def marking(self, title: str) -> Iterator[None]:
+        """Tell the sibling jobs when there is no point in asking on; a start by hand takes an old mark away."""
+        if self.root is not None and PARENT not in os.environ:
+            clear_mark(self.root)
+        try:
+            yield
+        except StopRun as error:
+            if self.root is not None and error.mark:
+                # On a full disk there is no room for the mark either; why this job stopped is what counts.
+                with contextlib.suppress(OSError):
+                    leave_mark(self.root, f"{title}: {error}")
+            raise
+
     def stop(self, why: StopRun) -> None:
         """Let no further call leave."""
         self._over = self._over or why
@@ -119,7 +136,7 @@ class Spent:
     def so_far(self) -> tuple[float, int]:
         """US dollars and tokens up to now."""
         for path in self._root.glob("**/[0-9][0-9]/*.jsonl"):
-            if self._without and path.name.startswith(self._without):
+            if self._without and self._without in path.name:
                 continue
             with contextlib.suppress(FileNotFoundError):
                 self._read[path] = self._add(path, self._read.get(path, 0))

@@ -22,6 +22,7 @@ from triagesim.measures import (
     read_reviews,
     rewrite_rate,
 )
+from triagesim.stored import read_episodes
 
 COLUMNS = (
     "pairing",
@@ -54,7 +55,7 @@ def write_measures(episodes: Path, verdicts: Path | None, reviews: Path | None, 
     edited = read_reviews(reviews) if reviews else {}
     rows = [
         measure(episode, judged.get(episode["episode_id"]), _edits(episode, edited)).values()
-        for _, episode in read_lines(episodes)
+        for _, episode in read_episodes(episodes)
         if episode["status"] != "skipped"
     ]
     write_table(out, COLUMNS, rows)

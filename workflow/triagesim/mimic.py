@@ -11,6 +11,7 @@ import sys
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -20,9 +21,9 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from triagesim.errors import InputError
 from triagesim.governance import OPEN, Provenance
-from triagesim.jsonl import parse_line
+from triagesim.jsonl import OddValue, object_of
 from triagesim.quality import Unit, renamed, rules, temperature_unit
-from triagesim.resources import load_yaml
+from triagesim.resources import is_there, load_yaml
 from triagesim.sources import BadRow, Values, open_table, read_rows, require_columns
 
 #: The columns that are read, of MIMIC-IV-ED 2.0 and later (1.0 has no gender, race, arrival or disposition).
@@ -75,7 +76,7 @@ def open_source(path: Path) -> Source:
     Raises:
         InputError: a table of the folder isn't there.
     """
-    return MimicFolder(path) if path.is_dir() else CaseFile(path)
+    return MimicFolder(path) if is_there(path) and path.is_dir() else CaseFile(path)
 
 
 def source_files(path: Path) -> list[Path]:
@@ -129,7 +130,7 @@ def _stated(path: Path) -> list[Provenance]:
     rows: Iterable[Any]
     if path.suffix.lower() == ".jsonl":
         with path.open("rb") as file:
-            rows = [parse_line(path, number, raw) for number, raw in enumerate(file, 1) if b'"provenance"' in raw]
+            rows = [_whole(path, number, raw) for number, raw in enumerate(file, 1) if b'"provenance"' in raw]
     elif path.suffix.lower() == ".json":
         rows = (row for _, row in read_rows(path))
     else:
@@ -138,6 +139,13 @@ def _stated(path: Path) -> list[Provenance]:
         rows = (row for _, row in read_rows(path)) if named else ()
     found = {str(row.get("provenance")).strip() for row in rows if isinstance(row, dict)}
     return [known for known in get_args(Provenance) if known in found]
+
+
+def _whole(path: Path, number: int, raw: bytes) -> Values | None:
+    """The row of a line; None for one that is rejected as it stands."""
+    with suppress(OddValue):
+        return object_of(path, number, raw)
+    return None
 
 
 def provenance_of_row(row: Mapping[str, Any], declared: Provenance | None) -> Provenance | None:

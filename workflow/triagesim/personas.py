@@ -6,13 +6,13 @@ import difflib
 import itertools
 import math
 import random
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from triagesim.cases import explain
@@ -20,6 +20,7 @@ from triagesim.errors import InputError
 from triagesim.jsonl import digest, read_lines
 from triagesim.resources import load_yaml
 from triagesim.sampling import Sampling, by_prevalence, covering
+from triagesim.yaml_files import read_yaml
 
 Role = Literal["patient", "nurse"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -185,7 +186,7 @@ def registry(role: Role) -> Registry:
         return Registry.model_validate({**content, "traits": traits})
     except ValidationError as error:
         raise InputError(f"resources/{name}: {explain(error)}") from None
-    except (OSError, TypeError, yaml.YAMLError) as error:
+    except (OSError, TypeError) as error:
         raise InputError(f"resources/{name}: can't be read as a registry of traits ({error})") from None
 
 
@@ -358,14 +359,15 @@ class _Order:
         digest = sha256(key.encode()).digest()
         a, b, c = (int.from_bytes(digest[i : i + 8], "big") for i in (0, 8, 16))
         self._a, self._b, self._c, self._prime = 1 + a % (prime - 1), b % prime, c % prime, prime
+        self._inverse = _inverses(prime)
 
     def rank(self, number: int) -> int:
         """At which place `number` comes."""
-        return (self._a * self._inverse(number + self._b) + self._c) % self._prime
+        return (self._a * self._inverse[(number + self._b) % self._prime] + self._c) % self._prime
 
     def at(self, rank: int) -> int:
         """Which number comes at place `rank`."""
-        return (self._a * self._inverse(rank - self._c) - self._b) % self._prime
+        return (self._a * self._inverse[(rank - self._c) % self._prime] - self._b) % self._prime
 
     def first(self, numbers: Collection[int]) -> int:
         """Which of `numbers` comes first."""
@@ -373,9 +375,14 @@ class _Order:
             return min(numbers, key=self.rank)
         return next(number for number in map(self.at, range(self._prime)) if number in numbers)
 
-    def _inverse(self, value: int) -> int:
-        value %= self._prime
-        return pow(value, -1, self._prime) if value else 0
+
+@cache
+def _inverses(prime: int) -> array[int]:
+    """The inverse of every number modulo a prime; 0 for 0. A draw looks up some hundred of them."""
+    found = array("L", [0, 1])
+    for number in range(2, prime):
+        found.append(prime - prime // number * found[prime % number] % prime)
+    return found
 
 
 @cache
@@ -427,7 +434,7 @@ def _read_rows(path: Path, role: Role) -> Iterator[tuple[str, dict[str, Any]]]:
     if not path.is_file():
         raise InputError(f"{path}: no such file; expected a .jsonl pool or a .yaml list of {role} personas")
     if path.suffix.lower() == ".jsonl":
-        yield from ((f"line {number}", row) for number, row in read_lines(path))
+        yield from ((f"line {number}", row) for number, row in read_lines(path, own=True))
     elif path.suffix.lower() in {".yaml", ".yml"}:
         yield from _read_yaml(path)
     else:
@@ -435,11 +442,7 @@ def _read_rows(path: Path, role: Role) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _read_yaml(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        items = yaml.load(path.read_text(encoding="utf-8-sig"), Loader=loader)
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: not YAML in UTF-8 ({' '.join(str(error).split())})") from None
+    items = read_yaml(path)
     if not isinstance(items, list | None):
         raise InputError(f"{path}: expected a list (each persona begins with a dash), found {type(items).__name__}")
     for number, item in enumerate(items or [], 1):

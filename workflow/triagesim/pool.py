@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from triagesim.audit import Member, weigh
 from triagesim.config import Pool
-from triagesim.jsonl import dumps, read_lines, write_atomically, write_table
+from triagesim.jsonl import dumps, write_atomically, write_table
 from triagesim.language import pairing_of, traits_of
+from triagesim.score_rows import read_scored
 from triagesim.scoring import outcome, score
+from triagesim.stored import read_episodes
 
 COVERAGE = ("by", "value", "cases", "cases_covered", "episodes", "episodes_kept", "note")
 
@@ -71,12 +73,15 @@ def select_pool(runs: Sequence[Path], out: Path, options: Pool) -> Selection:
 def choose(runs: Iterable[Path], options: Pool) -> Selection:
     """Decide on every episode: first by what it is, then by the quotas."""
     members, left_out = [], []
-    for episode in _episodes(runs):
+    # The levels of traits are few: each text is held once.
+    known: dict[Any, Any] = {}
+    for episode in (episode for path in runs for episode in read_scored(path)):
         case = episode["case"]
         level = case.get("acuity")
         head = (pairing_of(episode), str(episode["episode_id"]), str(case["case_id"]), level)
         scores = score(episode)
-        members.append(Member(*head, outcome(episode, scores) == "graded", traits_of(episode)))
+        traits = {name: known.setdefault(level, level) for name, level in traits_of(episode).items()}
+        members.append(Member(*head, outcome(episode, scores) == "graded", traits))
         left_out.append(_why_not(episode, scores, options))
     notes = _apply_quotas(members, left_out, options)
     weights: dict[int, float] = {}
@@ -89,7 +94,7 @@ def choose(runs: Iterable[Path], options: Pool) -> Selection:
 
 def _episodes(runs: Iterable[Path]) -> Iterator[dict[str, Any]]:
     for path in runs:
-        for _, episode in read_lines(path):
+        for _, episode in read_episodes(path):
             yield episode
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import jinja2
 from pydantic import BaseModel
 
+from triagesim.errors import InputError
 from triagesim.jsonl import digest
 from triagesim.personas import Role, anchors, registry
 from triagesim.requests import Role as Asked
@@ -86,7 +87,10 @@ def render(view: View, prompts: PromptSet) -> list[dict[str, str]]:
     environment = template.environment
     everything = {**environment.globals, **known}
     context = environment.context_class(environment, everything, template.name, template.blocks)
-    step = "".join(template.root_render_func(context))
+    try:
+        step = "".join(template.root_render_func(context))
+    except (jinja2.TemplateError, TypeError) as error:
+        raise InputError(f"resources/prompts/{template.name}: {error}") from None
     parts = [*_opening(seen, prompts, purpose), *_messages("user", step)]
     return [{"role": role, "content": content} for role, content in parts]
 
@@ -159,7 +163,8 @@ def _opening(view: View, prompts: str, purpose: str) -> list[tuple[str, str]]:
     An episode's views share one `facts`, by which what was made before is found; that nothing else of what stays the
     same has changed is checked.
     """
-    facts, stays = getattr(view, "facts", None), [getattr(view, name, None) for name in _STAYS]
+    known = view.__dict__
+    facts, stays = known.get("facts"), [known.get(name) for name in _STAYS]
     place = (prompts, purpose, id(facts))
     made = _openings.get(place)
     if made is None or made[0] is not facts or made[1] != stays:
@@ -173,7 +178,11 @@ def _opening(view: View, prompts: str, purpose: str) -> list[tuple[str, str]]:
 @lru_cache(maxsize=4096)
 def _system(prompts: str, purpose: str, episode: str) -> list[tuple[str, str]]:
     """The messages that stay the same through an episode; `episode`: what they may show, as JSON."""
-    return _messages("system", _template(prompts, f"{purpose}_system").render(json.loads(episode)))
+    template = _template(prompts, f"{purpose}_system")
+    try:
+        return _messages("system", template.render(json.loads(episode)))
+    except (jinja2.TemplateError, TypeError) as error:
+        raise InputError(f"resources/prompts/{template.name}: {error}") from None
 
 
 def _messages(role: str, text: str) -> list[tuple[str, str]]:
@@ -186,7 +195,12 @@ def _messages(role: str, text: str) -> list[tuple[str, str]]:
 
 @cache
 def _template(prompts: str, name: str) -> jinja2.Template:
-    return _environment().select_template([f"{prompts}/{name}.j2", f"full/{name}.j2"])
+    try:
+        return _environment().select_template([f"{prompts}/{name}.j2", f"full/{name}.j2"])
+    except jinja2.TemplateSyntaxError as error:
+        raise InputError(f"resources/prompts/{error.name}, line {error.lineno}: {error.message}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"resources/prompts, {name}.j2: not UTF-8 ({error.reason}); save the file as UTF-8") from None
 
 
 @cache

@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import UTC, datetime
 from importlib.metadata import distributions
 from pathlib import Path
@@ -31,6 +31,7 @@ from triagesim.jsonl import digest, dumps, read_lines, sha256_of, write_json
 from triagesim.mimic import provenance_of, source_files
 from triagesim.resources import RESOURCES, find_path, load_yaml
 from triagesim.source_code import code_digest
+from triagesim.stored import read_model
 
 CRATE = "ro-crate-metadata.json"
 #: What stands in results/ and is written at every start, or brought by people: no result of the run.
@@ -66,7 +67,7 @@ def write_crate(results: Path, snakemake: Path, root: Path) -> None:
             f"{results}: holds no config.json, which the start of a run writes; a workflow that uses this one as the "
             "module NAME needs `onstart: NAME.onstart()` in its own Snakefile"
         )
-    config = Config.model_validate_json((results / "config.json").read_text(encoding="utf-8"))
+    config = read_model(results / "config.json", Config)
     entities = [
         *_code(root),
         *_packages(),
@@ -105,19 +106,19 @@ def recorded(results: Path, config: Config) -> list[Path]:
 
     What is being written, hidden, or left from an earlier configuration isn't.
     """
-    found = []
+    found, slugs = [], {pairing.slug for pairing in config.expanded()}
     for path in sorted(results.rglob("*")):
         name = path.relative_to(results)
         outside = any(name.as_posix() == other or Path(other) in name.parents for other in NOT_RECORDED)
         hidden = any(part.startswith(".") for part in name.parts)
-        if path.is_file() and not outside and not hidden and not _left(name, config):
+        if path.is_file() and not outside and not hidden and not _left(name, config, slugs):
             found.append(path)
     return found
 
 
-def _left(name: Path, config: Config) -> bool:
+def _left(name: Path, config: Config, slugs: Set[str]) -> bool:
     """Whether a file is of another number of shards, or of a pairing that the configuration doesn't have any more."""
-    top, slugs = name.parts[0], {pairing.slug for pairing in config.expanded()}
+    top = name.parts[0]
     if top == "pairings":
         return name.stem not in slugs
     number = _SHARD.search(name.stem)

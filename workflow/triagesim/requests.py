@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -38,12 +37,11 @@ class CallName(NamedTuple):
     epoch: int = 0
 
     def __str__(self) -> str:
-        numbers = f"t{self.turn}.s{self.step}.d{self.draft}.r{self.retry}.e{self.epoch}"
-        return f"{self.episode}/{self.purpose}/{numbers}"
+        episode, purpose, turn, step, draft, retry, epoch = self
+        return f"{episode}/{purpose}/t{turn}.s{step}.d{draft}.r{retry}.e{epoch}"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One question to a model.
 
     Attributes:
@@ -82,13 +80,12 @@ class Usage(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """A model's answer as it came: the text is not yet validated."""
 
     text: str
     finish_reason: str = "stop"
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     model: str = ""
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from triagesim.yaml_files import read_yaml
 
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
@@ -18,10 +19,12 @@ SCHEMAS = _CHECKOUT / "workflow" / "schemas" if _IN_CHECKOUT else _PACKAGE / "sc
 
 @cache
 def load_yaml(name: str) -> Any:
-    """Parse `resources/<name>`; the value is shared, so treat it as read-only."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    with (RESOURCES / name).open(encoding="utf-8") as file:
-        return yaml.load(file, Loader=loader)
+    """Parse `resources/<name>`; the value is shared, so treat it as read-only.
+
+    Raises:
+        InputError: as `read_yaml` does.
+    """
+    return read_yaml(RESOURCES / name)
 
 
 def find_path(path: str | Path) -> Path:
@@ -29,8 +32,14 @@ def find_path(path: str | Path) -> Path:
 
     A shipped file (`resources/cases/vignettes.jsonl`) is thus found under `--directory` too.
     """
-    local = Path(path).expanduser()
-    if local.is_absolute() or local.exists():
+    # Path's own ways raise an error for a name that is too long, and for a home that nobody has.
+    local = Path(os.path.expanduser(path))  # noqa: PTH111
+    if local.is_absolute() or is_there(local):
         return local
     shipped = RESOURCES.parent / local
-    return shipped if shipped.exists() else local
+    return shipped if is_there(shipped) else local
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder; there is none by a name that can't be one."""
+    return os.path.exists(path)  # noqa: PTH110

@@ -9,14 +9,16 @@ from functools import cache
 from hashlib import sha256
 from itertools import compress
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
 from triagesim.cases import age_group_of
+from triagesim.errors import InputError
 from triagesim.jsonl import parse_line, unguarded, write_table
 from triagesim.personas import ROLES, Role, registry
 from triagesim.scoring import SCORE_KEYS, leaked_label, levels_held, other_scale, outcome, score
+from triagesim.stored import Turn, check_episode
 
 HEAD = ("pairing", "episode_id", "case_id", "status", "algorithm", "other_scale", "leaked_label", "labels")
 #: After the scores: how it is counted, what it is grouped by, and what was thought on the way.
@@ -44,7 +46,7 @@ def traits() -> tuple[tuple[Role, str], ...]:
 
 def write_scores(episodes: Path, out: Path) -> None:
     """Score a shard: one row an episode, with `columns()`."""
-    write_table(out, columns(), map(row_of, read_scored(episodes)))
+    write_table(out, columns(), map(row_of, read_scored(episodes, whole=True)))
 
 
 def row_of(episode: Mapping[str, Any]) -> list[Any]:
@@ -55,7 +57,7 @@ def row_of(episode: Mapping[str, Any]) -> list[Any]:
     steps = episode.get("trace") or []
     arrival = case.get("arrival_transport")
     row = [episode.get("pairing"), episode["episode_id"], case["case_id"], episode["status"]]
-    row += [episode["algorithm"], other_scale(episode), leaked_label(episode), "; ".join(labels)]
+    row += [episode.get("algorithm"), other_scale(episode), leaked_label(episode), "; ".join(labels)]
     row += scores.values()
     row += [outcome(episode, scores), _reason(episode), _subject(case.get("subject_id")), case.get("gender")]
     row += [age_group_of(case.get("age")), arrival and " ".join(str(arrival).lower().split())]
@@ -65,62 +67,67 @@ def row_of(episode: Mapping[str, Any]) -> list[Any]:
 
 
 class _Check(TypedDict, total=False):
-    passed: Any
+    passed: bool | None
     rejected: list[msgspec.Raw]
     edited: Any
 
 
-class _Line(TypedDict, total=False):
-    event: Any
-    value: Any
-    verification: _Check | None
+class _Line(TypedDict):
+    turn: Turn
+    actor: Literal["nurse", "patient", "system"]
+    event: NotRequired[Any]
+    value: NotRequired[Any]
+    verification: NotRequired[_Check | None]
 
 
-class _Step(TypedDict, total=False):
-    turn: Any
-    action: Any
-    triage: Any
-    confidence: Any
+class _Step(TypedDict):
+    turn: Turn
+    action: NotRequired[Any]
+    triage: NotRequired[Any]
+    confidence: NotRequired[Any]
 
 
-class _Case(TypedDict, total=False):
-    case_id: Any
-    subject_id: Any
-    acuity: Any
-    acuity_scale: Any
-    gender: Any
-    age: Any
-    arrival_transport: Any
+class _Case(TypedDict):
+    case_id: str
+    subject_id: NotRequired[Any]
+    acuity: NotRequired[Any]
+    acuity_scale: NotRequired[Any]
+    gender: NotRequired[str | None]
+    age: NotRequired[float | None]
+    arrival_transport: NotRequired[str | None]
 
 
-class _Scored(TypedDict, total=False):
-    """What scores and rows read of an episode; the rest of a line is passed over."""
+class _Scored(TypedDict):
+    """What scores, rows and the choice of the pool read of an episode; the rest of a line is passed over."""
 
-    episode_id: Any
-    pairing: Any
-    status: Any
-    error: Any
-    skip_reason: Any
-    in_situ: Any
+    episode_id: str
+    status: Literal["ok", "skipped", "error"]
     case: _Case
-    algorithm: Any
-    labels: Any
-    features: Any
-    nurse_persona: Any
-    patient_persona: Any
-    end_reason: Any
-    final_triage: Any
-    num_turns: Any
-    history: list[_Line]
-    trace: list[_Step]
-    red_flags: list[msgspec.Raw]
+    algorithm: str
+    pairing: NotRequired[Any]
+    error: NotRequired[Any]
+    skip_reason: NotRequired[Any]
+    in_situ: NotRequired[Any]
+    models: NotRequired[Any]
+    labels: NotRequired[dict[str, str]]
+    features: NotRequired[Any]
+    nurse_persona: NotRequired[dict[str, str | None]]
+    patient_persona: NotRequired[dict[str, str | None]]
+    end_reason: NotRequired[str | None]
+    final_triage: NotRequired[Any]
+    num_turns: NotRequired[Turn]
+    history: NotRequired[list[_Line]]
+    trace: NotRequired[list[_Step]]
+    red_flags: NotRequired[list[msgspec.Raw]]
 
 
-def read_scored(path: Path) -> Iterator[Mapping[str, Any]]:
+def read_scored(path: Path, *, whole: bool = False) -> Iterator[Mapping[str, Any]]:
     """Yield the episodes of a file as far as `score` and `row_of` read them, several times as fast as `read_lines`.
 
+    A line of another form than ours is read in full, and is an error if it has to be a `whole` episode.
+
     Raises:
-        InputError: as `read_lines` does. A line of another form than ours is read whole.
+        InputError: as `read_lines` does; with `whole`, as `read_episodes` does.
     """
     decode = msgspec.json.Decoder(_Scored).decode
     with path.open("rb") as file:
@@ -128,9 +135,12 @@ def read_scored(path: Path) -> Iterator[Mapping[str, Any]]:
             try:
                 yield decode(raw)
             except msgspec.MsgspecError:
-                whole = parse_line(path, number, raw)
-                if whole is not None:
-                    yield whole
+                row = parse_line(path, number, raw)
+                if row is None:
+                    continue
+                if whole:
+                    check_episode(path, number, row)
+                yield row
 
 
 class Scores:
@@ -172,14 +182,26 @@ class Scores:
 
 
 def read_scores(paths: Iterable[Path]) -> Scores:
-    """The rows of all score tables, in the order of the paths."""
+    """The rows of all score tables, in the order of the paths.
+
+    Raises:
+        InputError: a table isn't as `write_scores` makes it.
+    """
     cells: dict[str, list[str]] = {name: [] for name in columns()}
+    # Most cells say what many others say: each text is held once.
+    known: dict[str, str] = {}
     for path in paths:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file)
-            header = next(rows)
-            for name, column in zip(header, zip(*rows, strict=True), strict=False):
-                cells[name] += map(unguarded, column)
+            header = tuple(next(rows, ()))
+            try:
+                body = list(zip(*rows, strict=True))
+            except ValueError:
+                body = [()]
+        if header != columns() or len(body) not in (0, len(header)):
+            raise InputError(f"{path}: other columns than this version writes; delete the file and run again")
+        for name, column in zip(header, body, strict=False):
+            cells[name] += (known.setdefault(cell, cell) for cell in map(unguarded, column))
     return Scores(cells)
 
 

@@ -52,7 +52,7 @@ def score(episode: Mapping[str, Any]) -> dict[str, Any]:
         "end_reason": episode.get("end_reason"),
         "num_turns": episode.get("num_turns"),
         "num_vitals": sum(line.get("event") == "vital" and line.get("value") is not None for line in history),
-        "num_red_flags": len(episode.get("red_flags") or ()),
+        "num_red_flags": len(flags) if isinstance(flags := episode.get("red_flags"), list | tuple) else 0,
         "verified_utterances": len(checks),
         "regenerated_utterances": sum(bool(check.get("rejected")) for check in checks),
         "flagged_utterances": sum(check["passed"] is False and not check.get("edited") for check in checks),

@@ -8,9 +8,9 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-from triagesim.cases import VITAL_NAMES
+from triagesim.cases import VITAL_NAMES, with_unit
 from triagesim.errors import InputError
-from triagesim.jsonl import read_lines
+from triagesim.stored import read_episodes
 
 _EPISODES = Path("results/episodes")
 _REJECTS = Path("results/cases/rejects.csv")
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     for path in files:
         if not path.is_file():
             raise InputError(f"{path}: no such file of episodes")
-        for _, episode in read_lines(path):
+        for _, episode in read_episodes(path):
             names.add(str(episode.get("episode_id")))
             pairing = str(episode.get("pairing", ""))
             if "history" in episode and episode.get("episode_id") == args.episode and args.pairing in (None, pairing):
@@ -90,7 +90,7 @@ def as_text(episode: dict[str, Any]) -> str:
 
 def _line(item: dict[str, Any]) -> str:
     if item.get("event") == "vital":
-        value = "could not be measured" if item["value"] is None else f"{item['value']:g}"
+        value = "could not be measured" if item["value"] is None else with_unit(item["name"], item["value"])
         return f"           [{VITAL_NAMES[item['name']]}: {value}]"
     if item["actor"] == "system":
         return f"           [triage ends: level {item['triage']}]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from triagesim.errors import InputError
-from triagesim.jsonl import read_lines
+from triagesim.jsonl import OddValue, loads, object_of
+from triagesim.resources import is_there
 
 ID_COLUMNS = ("case_id", "stay_id")
 _DELIMITERS = ",;\t|"
+# What the items of a JSON list are told apart by: whole texts, brackets and braces, commas.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
+# The id of a row that isn't read any further.
+_ID = re.compile(rf'"(?:{"|".join(ID_COLUMNS)})"\s*:\s*"?([A-Za-z0-9._-]+)')
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -48,13 +53,13 @@ def read_rows(path: Path) -> Iterator[tuple[int, Values | BadRow]]:
     Raises:
         InputError: the file isn't there, isn't of these kinds, or can't be read as what it says it is.
     """
-    if not path.exists():
+    if not is_there(path):
         raise InputError(
             f"{path}: no such file; data.source (or --cases) names a .jsonl, .json or .csv of cases, or a folder of "
             "MIMIC-IV-ED"
         )
     kind = path.with_suffix("").suffix if path.suffix.lower() == ".gz" else path.suffix
-    reader = {".jsonl": read_lines, ".json": _read_json, ".csv": _read_csv}.get(kind.lower())
+    reader = {".jsonl": _read_lines, ".json": _read_json, ".csv": _read_csv}.get(kind.lower())
     if reader is None or (kind != path.suffix and reader is not _read_csv):
         raise InputError(f"{path}: unknown kind of case file {path.suffix!r}; expected .jsonl, .json or .csv")
     return reader(path)
@@ -140,14 +145,67 @@ def _read_csv(path: Path) -> Iterator[tuple[int, Values | BadRow]]:
             yield line, cells if isinstance(cells, BadRow) else dict(zip(table.columns, cells, strict=True))
 
 
-def _read_json(path: Path) -> Iterator[tuple[int, Values]]:
+def _read_lines(path: Path) -> Iterator[tuple[int, Values | BadRow]]:
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                row = object_of(path, number, raw, own=True)
+            except OddValue as error:
+                yield number, _odd(error, raw.decode())
+                continue
+            if row is not None:
+                yield number, row
+
+
+def _read_json(path: Path) -> Iterator[tuple[int, Values | BadRow]]:
     try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        text = path.read_text(encoding="utf-8-sig")
+        rows = _items(text)
+    except ValueError as error:
         raise InputError(f"{path}: not JSON in UTF-8 ({error})") from None
     if not isinstance(rows, list):
         raise InputError(f"{path}: expected a list of cases, found {type(rows).__name__}")
     for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
+        if not isinstance(row, dict | BadRow):
             raise InputError(f"{path}, item {number}: expected an object in braces, found {type(row).__name__}")
         yield number, row
+
+
+def _items(text: str) -> Any:
+    """The value of a JSON text; of a list, each item that can't be kept as a `BadRow`."""
+    try:
+        return loads(text, own=True)
+    except OddValue:
+        return [_item(part) for part in _parts(text)]
+
+
+def _item(text: str) -> Any:
+    try:
+        return loads(text, own=True)
+    except OddValue as error:
+        return _odd(error, text)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The texts of the items of a JSON list.
+
+    Raises:
+        ValueError: it isn't whole.
+    """
+    if not text.lstrip().startswith("["):
+        raise ValueError("no list of cases")
+    depth, begin = 0, text.index("[") + 1
+    for token in _TOKEN.finditer(text):
+        depth += (token[0] in "[{") - (token[0] in "]}")
+        if depth == 0 or (depth == 1 and token[0] == ","):
+            yield text[begin : token.start()].strip()
+            begin = token.end()
+        if depth == 0:
+            break
+    if depth or text[begin:].strip():
+        raise ValueError("the list doesn't end where the file does")
+
+
+def _odd(error: OddValue, text: str) -> BadRow:
+    named = _ID.search(text)
+    return BadRow("invalid_value", f"holds {error}", named[1] if named else "")

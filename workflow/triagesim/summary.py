@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,11 +13,12 @@ from triagesim.completion import Judge
 from triagesim.config import Model, Score
 from triagesim.errors import InputError
 from triagesim.governance import attributions
-from triagesim.jsonl import read_lines, read_table, write_json, write_table
+from triagesim.jsonl import read_json, read_table, write_json, write_table
 from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
 from triagesim.resources import load_yaml
 from triagesim.scoring import summarize_scores
+from triagesim.stored import read_model, read_recordings
 
 #: The tables of agreement, `results/metrics/<name>.csv` (`triagesim.metric_tables`).
 TABLES = ("agreement", "confusion", "comparisons", "economy", "calibration", "behaviour", "status", "references")
@@ -54,15 +54,15 @@ def summarise(
     from triagesim.score_rows import Scores, columns, read_scores
 
     scored = read_scores(scores).by("pairing")
-    measured: dict[str, list[dict[str, Any]]] = {}
+    measured: dict[str, list[Path]] = {}
     for path in measures:
-        measured.setdefault(path.parent.name, []).extend(read_values(path))
+        measured.setdefault(path.parent.name, []).append(path)
     chosen = list(read_table(selected))
     cases = [row["case_id"] for row in chosen]
-    judging = Judge.model_validate_json(judge.read_text(encoding="utf-8")) if judge else None
+    judging = read_model(judge, Judge) if judge else None
     rows, by_pairing = [], {}
     for path in pairings:
-        pairing = ResolvedPairing.model_validate_json(path.read_text(encoding="utf-8"))
+        pairing = read_model(path, ResolvedPairing)
         by_pairing[pairing.name] = scored.get(pairing.name, Scores({name: [] for name in columns()}))
         found = by_pairing[pairing.name].rows()
         _assert_complete(pairing, found, cases)
@@ -70,7 +70,7 @@ def summarise(
             {
                 **_row(pairing, found),
                 "unchecked_speech": _unchecked_speech(pairing, chosen),
-                **rates(measured.get(pairing.name, ())),
+                **rates(row for path in measured.get(pairing.name, ()) for row in read_values(path)),
                 **_completion_judge(pairing, judging),
             }
         )
@@ -85,7 +85,7 @@ def total_usage(shards: Iterable[Path]) -> dict[str, Any]:
     """What each pairing took, number by number over its shards' files (`triagesim.usage.Account.as_json`)."""
     totals: dict[str, Any] = {}
     for path in shards:
-        shard = json.loads(path.read_text(encoding="utf-8"))
+        shard = read_json(path)
         total = totals.setdefault(path.parent.name, {})
         for key, value in shard.items():
             if isinstance(value, dict):
@@ -105,7 +105,7 @@ def closing_lines(results: Path) -> str:
     rows = list(read_values(metrics / "summary.csv")) if (metrics / "summary.csv").exists() else []
     flow: dict[str, Any] = {}
     if (results / "cases" / "flow.json").exists():
-        flow = json.loads((results / "cases" / "flow.json").read_text(encoding="utf-8"))
+        flow = read_json(results / "cases" / "flow.json")
         rejected = f"{flow['rejected']} rejected" + (f" ({place}/cases/rejects.csv)" if flow["rejected"] else "")
         lines.append(f"cases: {flow['read']} rows read, {rejected}, {_to_simulate(flow, rows, results / 'pairings')}")
     manifests = sorted((results / "audio").glob("manifest-*.jsonl"))
@@ -115,7 +115,7 @@ def closing_lines(results: Path) -> str:
             f"{'pairing':<{width}}{'ok':>6}{'skipped':>9}{'error':>7}{'right':>14}{'over':>7}{'under':>7}{'turns':>7}"
         )
         lines += [_closing_row(row, width, _called(metrics / "confusion.csv", row["pairing"])) for row in rows]
-        spoken = [row for path in manifests for _, row in read_lines(path)]
+        spoken = [row for path in manifests for _, row in read_recordings(path)]
         agreement = list(read_table(metrics / "agreement.csv")) if (metrics / "agreement.csv").exists() else None
         counts = (graded_cases(agreement), graded_levels(agreement)) if agreement is not None else ()
         lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, *counts)]
@@ -129,7 +129,7 @@ def _to_simulate(flow: dict[str, Any], rows: list[dict[str, Any]], pairings: Pat
     fewer: dict[int, list[str]] = {}
     for name in (row["pairing"] for row in rows):
         path = pairings / f"{name}.json"
-        limit = json.loads(path.read_text(encoding="utf-8"))["limit"] if path.exists() else None
+        limit = read_json(path)["limit"] if path.exists() else None
         if limit is not None and limit < flow["selected"]:
             fewer.setdefault(limit, []).append(name)
     if not fewer:
@@ -211,7 +211,7 @@ def _assert_complete(pairing: ResolvedPairing, found: list[dict[str, Any]], case
     wanted = {f"{case}-{k}" for case in cases[: pairing.limit] for k in range(pairing.episodes_per_case)}
     ids = [row["episode_id"] for row in found]
     missing, extra = sorted(wanted - set(ids)), sorted(set(ids) - wanted)
-    twice = sorted({name for name in ids if ids.count(name) > 1}) if len(set(ids)) < len(ids) else []
+    twice = sorted(name for name, count in Counter(ids).items() if count > 1)
     for what, names in (("missing", missing), ("too much", extra), ("twice", twice)):
         if names:
             raise InputError(

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from triagesim.answers import NurseStep
 from triagesim.artifact import RECORD_FIELDS, UNKNOWN
-from triagesim.cases import FAHRENHEIT_FROM, Case, PatientScript, Scale, Vital
+from triagesim.cases import Case, PatientScript, Scale, Vital, with_unit
 from triagesim.config import Features
 from triagesim.judging import Appearance, Reading
 from triagesim.personas import Persona, traits_of
@@ -31,8 +31,6 @@ from triagesim.views import (
     case_facts,
     facts_for,
 )
-
-_UNITS: dict[Vital, str] = {"heartrate": "/min", "resprate": "/min", "o2sat": "%", "sbp": "mmHg"}
 
 
 @dataclass(frozen=True)
@@ -239,12 +237,6 @@ class Talk:
     def _shown_vitals(self) -> dict[Vital, str | None]:
         taken = (self.vitals or {}).items()
         return {name: None if value is None else with_unit(name, value) for name, value in taken}
-
-
-def with_unit(name: Vital, value: float) -> str:
-    """A vital sign as the nurse reads it off; a temperature in the unit that it is in."""
-    unit = _UNITS.get(name) or ("°F" if value >= FAHRENHEIT_FROM else "°C")
-    return f"{value:g} {unit}"
 
 
 def _line(speaker: Literal["nurse", "patient"], text: str | None) -> Spoken:

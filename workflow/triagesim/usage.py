@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from triagesim.journal import bucket, read_records
+from triagesim.journal import read_records
 from triagesim.requests import Usage
+from triagesim.shards import bucket
 
 
 @dataclass

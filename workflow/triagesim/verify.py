@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import argparse
 import filecmp
-import json
 import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -26,9 +24,11 @@ from triagesim.artifact import Episode
 from triagesim.cases import explain
 from triagesim.config import Config
 from triagesim.errors import InputError, TriageSimError
-from triagesim.jsonl import read_lines, read_table, sha256_of, write_json
+from triagesim.jsonl import read_json, read_lines, read_table, sha256_of, write_json
 from triagesim.provenance import CRATE, recorded_hashes
 from triagesim.resources import RESOURCES
+from triagesim.stored import read_model
+from triagesim.temporaries import folder_beside
 
 #: The rules whose files aren't derived from the episodes, with what they write below results.
 SOURCES = {
@@ -77,7 +77,7 @@ def verify(results: Path, *, cores: int = 1) -> tuple[list[str], str]:
     """
     if not (results / _CONFIG).is_file():
         raise InputError(f"{results}: holds no {_CONFIG}; name the results of a run that Snakemake made")
-    config = Config.model_validate_json((results / _CONFIG).read_text(encoding="utf-8"))
+    config = read_model(results / _CONFIG, Config)
     problems = [*_altered(results), *_accounts(results)]
     episodes, wrong = _episodes(results, config)
     made, different = _derived(results, config, cores)
@@ -105,7 +105,7 @@ def _altered(results: Path) -> Iterator[str]:
 def _accounts(results: Path) -> Iterator[str]:
     """Whether the rows of the source add up to the cases that were simulated."""
     folder = results / "cases"
-    flow = json.loads((folder / "flow.json").read_text(encoding="utf-8"))
+    flow = read_json(folder / "flow.json")
     if flow["read"] != flow["accepted"] + flow["rejected"]:
         counts = f"{flow['read']} rows read aren't {flow['accepted']} accepted + {flow['rejected']} rejected"
         yield f"{folder / 'flow.json'}: {counts}"
@@ -154,8 +154,7 @@ def _against_schema(row: dict[str, Any], where: str) -> Iterator[str]:
 def _derived(results: Path, config: Config, cores: int) -> tuple[int, list[str]]:
     """How many files were made anew, and which of them differ."""
     run = results.absolute().parent
-    with tempfile.TemporaryDirectory(dir=run, prefix=".verify.") as name:
-        scratch = Path(name)
+    with folder_beside(run / "verify") as scratch:
         _link(results.absolute(), scratch, config)
         failed = _run_rules(results, scratch, cores)
         if failed:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from triagesim.backends.keys import OPENAI_KEY, OPENROUTER_KEY, find_key, no_key
 from triagesim.config import OPENROUTER
 from triagesim.errors import AnswerError, BackendError, InputError, StopRun
-from triagesim.governance import provider_of, redact
+from triagesim.governance import hide, keep_secret, provider_of, redact
 from triagesim.requests import Answer, Completion, Request, Usage
 
 if TYPE_CHECKING:
@@ -172,6 +172,7 @@ class _Hosted:
 
         self._key = (self._given_key or "").strip() or find_key(self._key_name)
         self._check_key()
+        keep_secret(self._key)
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -353,8 +354,6 @@ class _Hosted:
             raise BackendError(f"{self.model}: the provider broke off its answer", kind="server")
         # A refusal was paid for like any answer: it is kept, found invalid and asked for again.
         text = _content(_at(message, "content")) or _as_text(_at(message, "refusal") or "")
-        if self._key:
-            text = text.replace(self._key, "[key]")
         if not text.strip():
             if finish == "content_filter":
                 raise AnswerError(f"{self.model}: the provider's content filter withheld the answer")
@@ -364,16 +363,14 @@ class _Hosted:
         if isinstance(reported, str) and reported.startswith("/"):
             reported = reported.rpartition("/")[2]  # a model file's path at the server is nobody else's business
         return Completion(
-            text=text if finish == "length" else object_in(text),
-            finish_reason=finish,
+            text=_hidden(text if finish == "length" else object_in(text)),
+            finish_reason=hide(finish),
             usage=_usage(_at(reply.data, "usage")),
-            model=reported if isinstance(reported, str) and reported else self.model,
+            model=hide(reported) if isinstance(reported, str) and reported else self.model,
         )
 
     def _clean(self, text: str) -> str:
         """A server's words on one line, without the key, cut."""
-        if self._key:
-            text = text.replace(self._key, "[key]")
         text = " ".join(redact(text).split())
         return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
@@ -540,6 +537,25 @@ def object_in(text: str) -> str:
     return answer[start.start() : end]
 
 
+def _hidden(text: str) -> str:
+    """An answer without keys, however JSON spells them."""
+    value = _parsed(text)
+    try:
+        hidden = _without_keys(value)
+    except RecursionError:
+        return hide(text)
+    return hide(text) if hidden == value else json.dumps(hidden, ensure_ascii=False)
+
+
+def _without_keys(value: Any) -> Any:
+    """A server's JSON, without the keys in its texts."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, dict):
+        return {hide(name): _without_keys(part) for name, part in value.items()}
+    return [_without_keys(part) for part in value] if isinstance(value, list) else value
+
+
 def _parsed(text: str | bytearray) -> Any:
     """The value of a JSON text; None where it is no JSON (or says null)."""
     try:
@@ -581,7 +597,8 @@ def _at(value: Any, *path: str | int) -> Any:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """A text as it is, all else as JSON, in which no key can hide."""
+    return value if isinstance(value, str) else _hidden(json.dumps(value, ensure_ascii=False))
 
 
 def _number(value: Any) -> float | None:
@@ -617,24 +634,31 @@ def _retry_after(headers: Mapping[str, str], metadata: Any) -> float | None:
     """Seconds to wait as the response says it: a header, or (OpenRouter) in the error's metadata."""
     within = _at(metadata, "headers")
     within = {name.lower(): value for name, value in within.items()} if isinstance(within, dict) else {}
+    now = _moment(headers.get("date")) or time.time()  # by the server's own clock: this machine's may be wrong
     for value in (
         headers.get("retry-after"),
         _at(metadata, "retry_after_seconds"),
         within.get("retry-after"),
         within.get("x-ratelimit-reset"),
     ):
-        if (seconds := _seconds(value)) is not None:
+        if (seconds := _seconds(value, now)) is not None:
             return max(0.0, seconds)
     return None
 
 
-def _seconds(value: Any) -> float | None:
+def _seconds(value: Any, now: float) -> float | None:
     """From now: a number of seconds, the time of a reset in seconds or milliseconds since 1970, or an HTTP date."""
     number = _number(value)
     if number is not None:
         moment = number / 1000 if number > 1e11 else number
-        return moment - time.time() if moment > 1e9 else moment
+        return moment - now if moment > 1e9 else moment
+    until = _moment(value)
+    return None if until is None else until - now
+
+
+def _moment(date: Any) -> float | None:
+    """An HTTP date in seconds since 1970."""
     try:
-        return parsedate_to_datetime(value).timestamp() - time.time()
-    except (TypeError, ValueError, AttributeError):
+        return parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, AttributeError, OverflowError):
         return None

@@ -15,16 +15,18 @@ from triagesim.errors import InputError
 OPENROUTER_KEY, OPENAI_KEY = "OPENROUTER_API_KEY", "OPENAI_API_KEY"
 
 _ASSIGNMENT = re.compile(
-    r"""\s*(?:export\s+)?(?P<name>\w+)\s*=\s*(?:"(?P<double>[^"]*)"\s*(?:\#.*)?|'(?P<single>[^']*)'\s*(?:\#.*)?"""
-    r"""|(?P<bare>.*?)(?:\s\#.*)?)\s*"""
+    r"""\s*(?:export\s+)?(?P<name>\w+)\s*=\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"\s*(?:\#.*)?"""
+    r"""|'(?P<single>[^']*)'\s*(?:\#.*)?|(?P<bare>.*?)(?:\s\#.*)?)\s*"""
 )
+# What a backslash takes its meaning from within double quotes.
+_ESCAPED = re.compile(r'\\(["\\$`])')
 
 
 def find_key(name: str) -> str:
     """The key in a variable of the environment, else in a file of keys; empty if there is none.
 
     Raises:
-        InputError: the configured file of keys isn't there, or others may read it.
+        InputError: the configured file of keys isn't there, others may read it, or a quotation mark isn't closed.
     """
     return (os.environ.get(name) or _from_dotenv(name) or "").strip()
 
@@ -85,5 +87,16 @@ def _from_dotenv(name: str) -> str | None:
     for line in lines:
         match = _ASSIGNMENT.fullmatch(line)
         if match and match["name"] == name:
-            found = next(match[kind] for kind in ("double", "single", "bare") if match[kind] is not None)
+            found = _value(path, name, match)
     return found
+
+
+def _value(path: Path, name: str, match: re.Match[str]) -> str:
+    """What stands behind `NAME=`, as a shell would have it."""
+    if match["double"] is not None:
+        return _ESCAPED.sub(r"\1", match["double"])
+    if match["single"] is not None:
+        return match["single"]
+    if match["bare"].startswith(('"', "'")):
+        raise InputError(f"{path}: a quotation mark around {name} isn't closed, or more stands behind it")
+    return match["bare"]

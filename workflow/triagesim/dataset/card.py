@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from triagesim.jsonl import write_text
 from triagesim.resources import RESOURCES, load_yaml
 
 TITLE = "Simulated emergency-department triage dialogues"
+_MARKUP = re.compile(r"[\\`*_\[\]<>#|&~]")
 #: Where a dataset of so many rows belongs, as Hugging Face counts.
 _SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
 
@@ -81,6 +83,7 @@ class Contents:
 def write_card(path: Path, contents: Contents) -> None:
     """Write the README.md of a dataset."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment.filters["plain"] = _plain
     template = environment.from_string((RESOURCES / "dataset_card.md.j2").read_text(encoding="utf-8"))
     text = template.render(
         title=TITLE,
@@ -96,7 +99,7 @@ def write_card(path: Path, contents: Contents) -> None:
 
 def _metadata(contents: Contents) -> dict[str, Any]:
     """The block that Hugging Face reads. A split without rows can't be loaded, so it isn't named."""
-    licence = {"license": "unknown"}
+    licence = {}
     if contents.licences:
         strictest = contents.licences[0]
         licence = {"license": strictest.id}
@@ -122,5 +125,10 @@ def _metadata(contents: Contents) -> dict[str, Any]:
         "task_categories": ["text-classification", "text-generation"],
         "size_categories": [size],
         "tags": ["medical", "triage", "emergency-department", "dialogue", "synthetic"],
-        "configs": configs,
+        **({"configs": configs} if configs else {}),
     }
+
+
+def _plain(text: Any) -> str:
+    """A name in a line or a cell of Markdown, in which none of its characters means anything."""
+    return _MARKUP.sub(r"\\\g<0>", " ".join(str(text).split()))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,9 +15,10 @@ from triagesim.dataset.files import TableFiles
 from triagesim.dataset.rows import rows_of
 from triagesim.errors import InputError
 from triagesim.governance import OPEN, Provenance, load_salt, pseudonym
-from triagesim.jsonl import read_lines
 from triagesim.mimic import provenance_of_row
 from triagesim.splits import patient_key, split_of
+from triagesim.stored import read_episodes, read_recordings
+from triagesim.temporaries import folder_beside
 
 _OWN = re.compile(rf"({'|'.join(TABLES)})_[a-z][a-z0-9_]*\.(csv|jsonl|parquet)")
 
@@ -48,11 +47,9 @@ def export(
     Raises:
         InputError: a case may not leave without `include_credentialed`, or nothing says where it comes from.
     """
-    spoken = {(row["pairing"], row["episode_id"]): row for path in audio for _, row in read_lines(path)}
-    out_dir.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=out_dir.parent, prefix=f".{out_dir.name}."))
-    try:
-        contents = Contents(list(splits), pool=pool)
+    spoken = {(row["pairing"], row["episode_id"]): row for path in audio for _, row in read_recordings(path)}
+    contents = Contents(list(splits), pool=pool)
+    with folder_beside(out_dir) as temporary:
         with ExitStack() as stack:
             files = {
                 (table, split): stack.enter_context(TableFiles(temporary, table, split))
@@ -77,8 +74,6 @@ def export(
         write_card(temporary / "README.md", contents)
         write_croissant(temporary / "croissant.json", contents)
         _move(temporary, out_dir, private=not contents.origins <= OPEN)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return contents
 
 
@@ -87,7 +82,7 @@ def _finished(
 ) -> Iterator[tuple[dict[str, Any], Provenance]]:
     """The finished episodes of the files, each with what its case counts as; none that may not leave."""
     for path in paths:
-        for number, episode in read_lines(path):
+        for number, episode in read_episodes(path):
             if episode.get("status") == "ok":
                 origin = _origin(episode, declared, f"{path}, line {number}")
                 _check(origin, include_credentialed, f"{path}, line {number}")

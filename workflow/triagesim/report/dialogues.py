@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from triagesim.jsonl import dumps, gzipped, read_lines
+from triagesim.jsonl import dumps, gzipped, write_text
 from triagesim.lenient import mapping, mappings
 from triagesim.scoring import leaked_label, other_scale, outcome, score
+from triagesim.stored import read_episodes
 
 #: Dialogues of one chunk: opening one unpacks so many.
 CHUNK = 40
@@ -60,24 +61,29 @@ class Dialogues:
     Attributes:
         rows: an episode each, as `[pairing, id, complaint, truth, final, outcome, turns, [mark …], [trait …]]`; names
             are numbers into `names`.
-        chunks: packed details of `CHUNK` episodes each, in the order of `rows`.
+        chunks: packed details of `CHUNK` episodes each, in the order of `rows`; none where they lie in files.
+        beside: in how many files of the folder `data`, one a chunk, because they are more than `held` characters.
         usage: sums by pairing and role over the episodes' own usage; `lines` of the dialogue master's checks by
             pairing and speaker.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, data: Path, held: int) -> None:
         self.names: dict[str, dict[str, int]] = {kind: {} for kind in ("pairing", "outcome", "mark", "trait")}
         self.rows: list[list[Any]] = []
         self.chunks: list[str] = []
         self.usage: dict[tuple[str, str], Counter[str]] = {}
         self.lines: dict[tuple[str, str], Counter[str]] = {}
+        self.beside = 0
+        self._data, self._left = data, held
         self._open: list[dict[str, Any]] = []
 
     @classmethod
     def gather(
         cls,
         files: Iterable[Path],
+        data: Path,
         *,
+        held: int,
         pooled: set[tuple[str, str]],
         spoken: Mapping[tuple[str, str], Mapping[str, Any]],
         case_flags: Mapping[str, str],
@@ -89,9 +95,9 @@ class Dialogues:
             spoken: the manifest's row of what was spoken, with `file` relative to the page.
             case_flags: what the quality rules found in a case, `; ` between.
         """
-        found = cls()
+        found = cls(data, held)
         for path in files:
-            for _, episode in read_lines(path):
+            for _, episode in read_episodes(path):
                 found._add(
                     episode, pooled, spoken, case_flags.get(str(mapping(episode.get("case")).get("case_id")), "")
                 )
@@ -154,6 +160,13 @@ class Dialogues:
         if self._open:
             self.chunks.append(_packed(self._open))
             self._open = []
+            self._left -= len(self.chunks[-1])
+        if self._left < 0:
+            for chunk in self.chunks:
+                name = f"dialogues-{self.beside}.js"
+                write_text(self._data / name, f'triagesimChunk({self.beside}, "{chunk}");\n')
+                self.beside += 1
+            self.chunks = []
 
 
 def timeline(episode: Mapping[str, Any]) -> list[dict[str, Any]]:

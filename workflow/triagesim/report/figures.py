@@ -24,6 +24,8 @@ _BY_PAIRING = ("confusion", "by_level", "calibration", "traits")
 _LABEL_LIMIT, _WIDER = 320, 0.3
 #: Fonts differ in width: what is drawn may be a little wider than what was measured.
 _PADDING = {"left": 32, "right": 12, "top": 5, "bottom": 5}
+#: Standard deviations beyond which an effect is drawn at the edge, so that one doesn't hide the others.
+_LARGEST_EFFECT = 4
 _INK, _MUTED, _LINE, _ACCENT = "var(--ink)", "var(--muted)", "var(--line)", "var(--c1)"
 _SERIES = [f"var(--c{number})" for number in range(1, 9)]
 #: What the figure of agreement shows.
@@ -120,16 +122,17 @@ def _levels(tables: Tables) -> _Drawn | None:
 def _agreement(tables: Tables) -> _Drawn | None:
     import altair as alt
 
-    header = ["pairing", "measure", "value", "low", "high", "best_constant"]
+    header = ["pairing", "measure", "value", "low", "high", "n", "best_constant"]
     best = _best_constant(tables)
     records = []
     for row in tables.get("agreement.csv", []):
         if fits(row, {"group": "all", "level": ["", "all"]}) and row["measure"] in _MEASURES:
-            record = _record(row, ["value", "low", "high"])
+            record = _record(row, ["value", "low", "high", "n"])
             if record["value"] is not None:
                 constant = best.get(row["pairing"]) if row["measure"] == "accuracy" else None
                 records.append({**record, "called": measure_name(row["measure"]), "best_constant": constant})
-    shape = alt.Y("pairing:N", title=None, sort=None)
+    _count(records, max, [record for record in records if record["measure"] == "accuracy"])
+    shape = alt.Y("who:N", title=None, sort=None)
     base = alt.Chart(_data(records), width=190, height=alt.Step(22)).encode(y=shape)
     chart = _panels(
         [
@@ -143,8 +146,10 @@ def _agreement(tables: Tables) -> _Drawn | None:
     )
     chart = chart.resolve_scale(x="independent")
     text = (
-        "A dot a pairing and measure, with its interval. The grey tick beside the exact share is the best nurse that "
-        "always says one level."
+        "A dot a pairing and measure, with its interval; n counts dialogues. Kappa is 1 where all agree and 0 at "
+        "chance; all else are shares of the dialogues, and of over- and under-triage less is better. Severe "
+        "under-triage is a true level 1 or 2 called 4 or 5. The grey tick beside the exact share is the best "
+        "nurse that always says one level."
     )
     return _Drawn("Agreement with its intervals", text, chart, header, records)
 
@@ -168,6 +173,7 @@ def _confusion(tables: Tables) -> _Drawn | None:
     for record in records:
         key = (record["pairing"], record["truth"])
         totals[key] = totals.get(key, 0) + (record["n"] or 0)
+    _count(records, sum)
     for record in records:
         whole = totals[record["pairing"], record["truth"]]
         record["share"] = (record["n"] or 0) / whole if whole else 0
@@ -182,24 +188,28 @@ def _confusion(tables: Tables) -> _Drawn | None:
             base.mark_rect(fill=_ACCENT, stroke=_LINE).encode(fillOpacity=opacity),
             base.mark_text(color=_INK, fontSize=12).encode(text="n:Q"),
         ],
-        "pairing",
-        _distinct(records, "pairing"),
+        "who",
+        _distinct(records, "who"),
         columns=3,
     )
-    text = "Dialogues by ground truth (rows) and the nurse's final level (columns), darker for a larger share of a row."
+    text = (
+        "Dialogues by ground truth (rows) and the nurse's final level (columns), darker for a larger share of a "
+        "row. Left of the diagonal is over-triage, right of it under-triage."
+    )
     return _Drawn("Confusion of levels", text, chart, header, records)
 
 
 def _by_level(tables: Tables) -> _Drawn | None:
     import altair as alt
 
-    header = ["pairing", "level", "measure", "value", "low", "high"]
+    header = ["pairing", "level", "measure", "value", "low", "high", "n"]
     rows = [
         row for row in tables.get("agreement.csv", []) if fits(row, {"group": "truth", "measure": ["over", "under"]})
     ]
     records = [record for record in _records(rows, numbers=header[3:]) if record["value"] is not None]
     for record in records:
         record["called"] = measure_name(record["measure"])
+    _count(records, sum, [record for record in records if record["measure"] == "over"])
     names = [measure_name("over"), measure_name("under")]
     base = alt.Chart(_data(records), width=170, height=120).encode(
         x=alt.X("level:N", title="ground-truth level"), xOffset=alt.XOffset("called:N", sort=names)
@@ -213,23 +223,34 @@ def _by_level(tables: Tables) -> _Drawn | None:
             base.mark_bar().encode(y=share, color=colour),
             base.mark_rule(color=_INK).encode(y="low:Q", y2="high:Q"),
         ],
-        "pairing",
-        _distinct(records, "pairing"),
+        "who",
+        _distinct(records, "who"),
         columns=3,
     )
-    text = "Over- and under-triage as a share of the dialogues of each ground-truth level, with their intervals."
+    text = (
+        "Over- and under-triage as a share of the dialogues of each ground-truth level, with their intervals; the "
+        "table has n of each. Nothing can be over-triaged at level 1, nor under-triaged at level 5."
+    )
     return _Drawn("Over- and under-triage by level", text, chart, header, records)
 
 
 def _comparisons(tables: Tables) -> _Drawn | None:
-    header = ["a", "b", "measure", "difference", "low", "high"]
+    header = ["a", "b", "measure", "difference", "low", "high", "cases"]
     records = [
-        {**record, "called": measure_name(record["measure"]), "pair": f"{record['a']} − {record['b']}"}
+        {
+            **record,
+            "called": measure_name(record["measure"]),
+            "pair": f"{record['a']} − {record['b']} (n = {record['cases'] or 0:g})",
+        }
         for record in _records(tables.get("comparisons.csv", []), numbers=header[3:])
         if record["difference"] is not None
     ]
     chart = _forest(records, "pair", "difference", "called", columns=2)
-    text = "A dot a pair and measure: how far the first pairing is above the second, with its interval; a line at 0."
+    text = (
+        "A dot a pair and measure: how far the first pairing is above the second, with its interval; a line at 0; "
+        "n counts the cases of both. Above 0 the first is better in agreement, kappa, F1 and sensitivity, and "
+        "worse in errors and in over- and under-triage. A dot alone has no interval, as all draws are alike."
+    )
     return _Drawn("Paired differences", text, chart, header, records)
 
 
@@ -242,13 +263,14 @@ def _economy(tables: Tables) -> _Drawn | None:
         for record in _records(tables.get("economy.csv", []), numbers=header[1:])
         if record["accuracy"] is not None
     ]
-    names = _distinct(records, "pairing")
+    _count(records, max)
+    names = _distinct(records, "who")
     colour = alt.Color(
-        "pairing:N",
+        "who:N",
         scale=alt.Scale(domain=names, range=[_SERIES[index % len(_SERIES)] for index in range(len(names))]),
-        legend=alt.Legend(title=None, orient="bottom", columns=3),
+        legend=alt.Legend(title=None, orient="bottom", columns=3, columnPadding=40),
     )
-    dash = alt.StrokeDash("pairing:N", scale=alt.Scale(domain=names), legend=None)
+    dash = alt.StrokeDash("who:N", scale=alt.Scale(domain=names), legend=None)
     chart = (
         alt.Chart(_data(records), width=520, height=220)
         .mark_line(point=True)
@@ -259,7 +281,10 @@ def _economy(tables: Tables) -> _Drawn | None:
             strokeDash=dash,
         )
     )
-    text = "A line a pairing: the share of dialogues whose nurse has the right level after each reply."
+    text = (
+        "A line a pairing: the share of dialogues whose nurse has the right level after each reply, without "
+        "intervals. A dialogue that has ended keeps its last level."
+    )
     return _Drawn("The nurse's level after each reply", text, chart, header, records)
 
 
@@ -272,6 +297,7 @@ def _calibration(tables: Tables) -> _Drawn | None:
         for record in _records(tables.get("calibration.csv", []), numbers=header[2:])
         if record["accuracy"] is not None
     ]
+    _count(records, sum)
     base = alt.Chart(_data(records), width=150, height=140).encode(
         x=alt.X("confidence:N", title="stated confidence", sort=["low", "medium", "high"])
     )
@@ -281,15 +307,20 @@ def _calibration(tables: Tables) -> _Drawn | None:
             base.mark_rule(color=_ACCENT, strokeWidth=2).encode(y="low:Q", y2="high:Q"),
             base.mark_point(color=_ACCENT, filled=True, size=60).encode(y=share),
         ],
-        "pairing",
-        _distinct(records, "pairing"),
+        "who",
+        _distinct(records, "who"),
         columns=3,
     )
-    text = "The share of right levels by the nurse's stated confidence, with its interval."
+    text = (
+        "The share of right levels by the nurse's stated confidence, with its interval (Wilson's); n counts "
+        "dialogues, of each confidence in the table. It should rise from left to right."
+    )
     return _Drawn("Calibration", text, chart, header, records)
 
 
 def _traits(tables: Tables) -> _Drawn | None:
+    import altair as alt
+
     header = ["pairing", "trait", "contrast", "measure", "hedges_g", "g_low", "g_high", "verdict"]
     records = [
         {
@@ -301,8 +332,15 @@ def _traits(tables: Tables) -> _Drawn | None:
         for record in _records(tables.get("traits.csv", []), numbers=["hedges_g", "g_low", "g_high"])
         if record["hedges_g"] is not None and record["g_low"] is not None
     ]
-    chart = _forest(records, "what", "hedges_g", "pairing", columns=2)
-    text = "A dot an effect of a trait in standard deviations (Hedges' g), with its interval; a line at 0."
+    scale = alt.Scale(domain=[-_LARGEST_EFFECT, _LARGEST_EFFECT], clamp=True)
+    title = "standard deviations"
+    chart = _forest(records, "what", "hedges_g", "pairing", columns=2, scale=scale, title=title)
+    text = (
+        "A dot an effect of a trait in standard deviations (Hedges' g), with its interval; a line at 0, to the "
+        "right of it the first-named level has more of the measure. A level shift is the nurse's level less the "
+        f"true one, so to the left is more urgent. What lies beyond {_LARGEST_EFFECT} is drawn at the edge; the "
+        "table has all, with n and what was expected."
+    )
     return _Drawn("Effects of traits", text, chart, header, records)
 
 
@@ -315,22 +353,34 @@ def _effect_label(record: dict[str, Any]) -> str:
 def _audit(tables: Tables) -> _Drawn | None:
     import altair as alt
 
-    header = ["pairing", "trait", "level", "keep_rate", "low", "high"]
+    header = ["pairing", "trait", "level", "keep_rate", "low", "high", "run"]
     records = [
-        {**record, "what": f"{record['trait']}: {record['level']}".replace("_", " ")}
+        {
+            **record,
+            "what": f"{record['trait']}: {record['level']} (n = {record['run'] or 0:g})".replace("_", " "),
+            "who": "all pairings",
+        }
         for record in _records(tables.get("audit.csv", []), numbers=header[3:])
         if record["keep_rate"] is not None and record["pairing"] == "all"
     ]
     scale = alt.Scale(domain=[0, 1])
-    chart = _forest(records, "what", "keep_rate", "pairing", columns=2, scale=scale)
+    chart = _forest(records, "what", "keep_rate", "who", columns=2, scale=scale, title="share kept")
     text = (
-        "A dot a trait's level: the share of its dialogues, over all pairings, that the pool keeps, with its interval."
+        "A dot a trait's level: the share of its dialogues, over all pairings, that the pool keeps, with its "
+        "interval (Wilson's); n counts dialogues. With so many levels some stand apart by chance alone."
     )
     return _Drawn("Keep rate of the pool by trait", text, chart, header, records)
 
 
 def _forest(
-    records: list[dict[str, Any]], label: str, value: str, panel: str, *, columns: int, scale: alt.Scale | None = None
+    records: list[dict[str, Any]],
+    label: str,
+    value: str,
+    panel: str,
+    *,
+    columns: int,
+    scale: alt.Scale | None = None,
+    title: str | None = None,
 ) -> Chart:
     """Dots with intervals and a line at 0, a row a label (one or two lines) and a panel a value of `panel`."""
     import altair as alt
@@ -350,7 +400,7 @@ def _forest(
     )
     at_zero = {"condition": {"test": "datum.value === 0", "value": _INK}, "value": _LINE}
     axis = alt.Axis(gridColor=at_zero, grid=True)
-    across = alt.X(f"{value}:Q", title=None, axis=axis, scale=scale or alt.Undefined)
+    across = alt.X(f"{value}:Q", title=title, axis=axis, scale=scale or alt.Undefined)
     chart = _panels(
         [
             base.mark_rule(color=_ACCENT, strokeWidth=2).encode(x="low:Q", x2="high:Q"),
@@ -394,6 +444,26 @@ def _records(rows: Iterable[Any], numbers: list[str]) -> list[dict[str, Any]]:
 
 def _record(row: Any, numbers: list[str]) -> dict[str, Any]:
     return {name: number(text) if name in numbers else text for name, text in row.items()}
+
+
+def _count(
+    records: list[dict[str, Any]],
+    whole: Callable[[Iterable[float]], float],
+    of: list[dict[str, Any]] | None = None,
+) -> None:
+    """Set `who` of each record: its pairing's name with the dialogues that the figure shows of it.
+
+    Args:
+        whole: makes one count of those of a pairing's rows.
+        of: the records whose `n` count; all unless given.
+    """
+    counts: dict[str, list[float]] = {}
+    for record in records if of is None else of:
+        if record.get("n") is not None:
+            counts.setdefault(record["pairing"], []).append(record["n"])
+    for record in records:
+        name = record["pairing"]
+        record["who"] = f"{name} (n = {whole(counts[name]):g})" if name in counts else name
 
 
 def _distinct(records: list[dict[str, Any]], name: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,12 +13,14 @@ from typing import Any
 from triagesim.cautions import cautions, graded_cases, graded_levels, restricted
 from triagesim.errors import InputError
 from triagesim.governance import notice, private_files
-from triagesim.jsonl import read_lines, read_table, write_table, write_text
+from triagesim.jsonl import read_json, read_table, write_table, write_text
 from triagesim.report.dialogues import Dialogues
 from triagesim.report.figures import Figure, draw, standalone
 from triagesim.report.tables import Row, Tables, View, view
 from triagesim.resources import RESOURCES, load_yaml
 from triagesim.sampling import WEIGHTS_HEADER
+from triagesim.score_rows import read_scored
+from triagesim.stored import read_recordings
 from triagesim.summary import read_values
 
 #: Characters of packed dialogues that the page holds itself: about 11,000, with which it still loads at once
@@ -60,19 +61,12 @@ def write_report(sources: Sources, out: Path, data: Path) -> None:
     Raises:
         InputError: a table that every page has is missing, or a file isn't what it should be.
     """
-    flow = json.loads(sources.flow.read_text(encoding="utf-8"))
+    flow = read_json(sources.flow)
     with private_files(flow["provenance"]):
         _write_all(sources, flow, out, data)
 
 
 def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) -> None:
-    spoken = _spoken(sources.manifests, out)
-    dialogues = Dialogues.gather(
-        sources.episodes,
-        pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for _, row in read_lines(sources.pool)},
-        spoken={(row["pairing"], row["episode_id"]): row for row in spoken},
-        case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected)},
-    )
     paths = {path.name: path for path in sources.tables}
     if "summary.csv" not in paths or "usage.json" not in paths:
         raise InputError("the report needs summary.csv and usage.json among its tables; run the rule summarise first")
@@ -81,13 +75,21 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
     sections = load_yaml("report/sections.yaml")
     drawn = [name for section in sections for name in section.get("figures", ())]
     _clear(data, drawn)
+    spoken = _spoken(sources.manifests, out)
+    dialogues = Dialogues.gather(
+        sources.episodes,
+        data,
+        held=HELD,
+        pooled={(str(row.get("pairing", "")), str(row["episode_id"])) for row in read_scored(sources.pool, whole=True)},
+        spoken={(row["pairing"], row["episode_id"]): row for row in spoken},
+        case_flags={row["case_id"]: row["flags"] for row in read_table(sources.selected)},
+    )
     tables = {name: _read(path) for name, path in paths.items() if path.suffix == ".csv"}
     own = dict(_own_tables(flow, paths["usage.json"], dialogues, spoken)) | _pools(sources.weights)
     for name, (header, rows) in own.items():
         write_table(data / name, header, rows)
         tables[name] = _read(data / name)
     figures = _draw(drawn, tables, data)
-    beside = _write_dialogues(dialogues.chunks, data)
     summary = list(read_values(paths["summary.csv"]))
     agreement = tables.get("agreement.csv")
     counts = (graded_cases(agreement), graded_levels(agreement)) if agreement is not None else ()
@@ -98,15 +100,15 @@ def _write_all(sources: Sources, flow: dict[str, Any], out: Path, data: Path) ->
         restricted=restricted(flow),
         notice=notice(flow["provenance"]).split("\n\n"),
         sections=[_section(section, tables, figures, paths, data.name) for section in sections],
-        pairings=[json.loads(path.read_text(encoding="utf-8")) for path in sources.pairings],
+        pairings=[read_json(path) for path in sources.pairings],
         pooled={row["value"] or None: row for row in tables.get("coverage.csv", []) if row["by"] in ("pairing", "all")},
         spoken=spoken,
         files=sorted(path.name for path in data.iterdir() if path.suffix in (".csv", ".svg")),
         folder=data.name,
         index=dialogues.index(),
         count=len(dialogues.rows),
-        chunks=[] if beside else dialogues.chunks,
-        beside=beside,
+        chunks=dialogues.chunks,
+        beside=dialogues.beside,
     )
     write_text(out, page)
 
@@ -120,15 +122,6 @@ def _draw(names: Iterable[str], tables: Tables, data: Path) -> dict[str, Figure]
     return figures
 
 
-def _write_dialogues(chunks: list[str], data: Path) -> int:
-    """Write the chunks into files of the folder if the page shouldn't hold them; how many files."""
-    if sum(map(len, chunks)) <= HELD:
-        return 0
-    for number, chunk in enumerate(chunks):
-        write_text(data / f"dialogues-{number}.js", f'triagesimChunk({number}, "{chunk}");\n')
-    return len(chunks)
-
-
 def _read(path: Path) -> list[Row]:
     return list(read_table(path))
 
@@ -138,13 +131,17 @@ def _section(
 ) -> dict[str, Any]:
     """A section for the template: its figures and tables, and the files that this run doesn't have."""
     found: list[View] = [shown for table in spec["tables"] if (shown := view(table, tables))]
-    wanted = list(dict.fromkeys(table["file"] for table in spec["tables"]))
+    wanted = {table["file"]: table["title"] for table in reversed(spec["tables"])}
     return {
         **spec,
         "figures": [figures[name] for name in spec.get("figures", ()) if name in figures],
         "tables": found,
-        "missing": [name for name in wanted if name not in tables],
-        "empty": [name for name in wanted if name in tables and not any(one.file == name for one in found)],
+        "missing": [f"{title} ({name})" for name, title in wanted.items() if name not in tables],
+        "empty": [
+            f"{title} ({name})"
+            for name, title in wanted.items()
+            if name in tables and not any(one.file == name for one in found)
+        ],
         "home": {name: f"metrics/{name}" if name in paths else f"{folder}/{name}" for name in wanted},
     }
 
@@ -160,7 +157,7 @@ def _own_tables(
         (["level", *counts], [[one, *(flow[f"{name}_by_acuity"].get(one, 0) for name in counts)] for one in levels]),
     )
     taken = ["calls", "prompt", "cached", "completion", "reasoning", "cost"]
-    totals = json.loads(usage.read_text(encoding="utf-8"))
+    totals = read_json(usage)
     rows = [
         [name, *(total[key] for key in taken), sum(total["failed_tries"].values()), total["given_up"]]
         for name, total in totals.items()
@@ -198,7 +195,7 @@ def _spoken(manifests: Iterable[Path], out: Path) -> list[dict[str, Any]]:
     """The manifests' rows, `file` as the page reaches it."""
     rows = []
     for path in manifests:
-        for _, row in read_lines(path):
+        for _, row in read_recordings(path):
             file = os.path.relpath(path.parent / row["file"], out.parent)
             rows.append({**row, "file": Path(file).as_posix()})
     return rows

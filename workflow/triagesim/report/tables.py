@@ -48,10 +48,10 @@ def view(spec: Mapping[str, Any], tables: Tables) -> View | None:
     else:
         columns = {name: head for name, head in spec.get("columns", {}).items() if found and name in found[0]}
         columns = columns or {name: name.replace("_", " ") for name in (found[0] if found else ())}
-        header, rows = list(columns.values()), [[shown(row[name], name) for name in columns] for row in found]
-    if not rows:
-        return None
-    return View(spec["title"], spec["file"], header, rows[:MOST_ROWS], max(0, len(rows) - MOST_ROWS))
+        header = list(columns.values())
+        rows = [[shown(row[name], name) for name in columns] for row in found[:MOST_ROWS]]
+        return View(spec["title"], spec["file"], header, rows, len(found) - len(rows)) if rows else None
+    return View(spec["title"], spec["file"], header, rows[:MOST_ROWS], max(0, len(rows) - MOST_ROWS)) if rows else None
 
 
 def fits(row: Row, where: Mapping[str, str | list[str]]) -> bool:

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, StrictUndefined
 
 from triagesim.artifact import is_said
-from triagesim.cases import VITAL_NAMES, VITALS
+from triagesim.cases import VITAL_NAMES, VITALS, with_unit
 from triagesim.dataset.licences import licences
 from triagesim.errors import InputError
 from triagesim.governance import OPEN
-from triagesim.jsonl import digest, read_lines, read_table, write_table, write_text
+from triagesim.jsonl import digest, read_table, write_table, write_text
 from triagesim.resources import RESOURCES
 from triagesim.review.questions import asked, columns
-from triagesim.talk import with_unit
+from triagesim.stored import read_episodes
 
 KEY = ("item", "repeat_of", "pairing", "episode_id", "case_id", "acuity", "acuity_scale", "algorithm", "final_triage")
 #: What the patient's script tells the rater, in order.
@@ -55,7 +55,7 @@ def write_kit(episodes: Iterable[Path], out_dir: Path, *, sample: int, repeats: 
         InputError: there is no finished dialogue.
     """
     paths = list(episodes)
-    items = draw_items((_small(row) for path in paths for _, row in read_lines(path)), sample, repeats, seed)
+    items = draw_items((_small(row) for path in paths for _, row in read_episodes(path)), sample, repeats, seed)
     if not items:
         raise InputError("no finished dialogue to review: simulate some first")
     whole = load_episodes(paths, {name_of(item.episode) for item in items})
@@ -121,7 +121,7 @@ def name_of(episode: Mapping[str, Any]) -> tuple[str, str]:
 
 def load_episodes(paths: Iterable[Path], wanted: set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
     """The wanted ones of the stored episodes, by `name_of`."""
-    return {name_of(row): row for path in paths for _, row in read_lines(path) if name_of(row) in wanted}
+    return {name_of(row): row for path in paths for _, row in read_episodes(path) if name_of(row) in wanted}
 
 
 def _place(seed: int, purpose: str, episode: Mapping[str, Any]) -> str:

@@ -181,6 +181,8 @@ def _mean(values: Sequence[float | None], seed: int) -> list[Any]:
     """value, low, high, n and note of a mean."""
     import numpy as np
 
+    from triagesim.estimates import FEW
+
     known = [value for value in values if value is not None]
     missing = len(values) - len(known)
     note = f"{missing} dialogue(s) with too little speech" if missing else ""
@@ -190,9 +192,10 @@ def _mean(values: Sequence[float | None], seed: int) -> list[Any]:
         return [round(known[0], 4), None, None, 1, "; ".join(filter(None, [note, "one dialogue"]))]
     pairs = np.array([[value, 1.0] for value in known])
     low, high, _ = percentiles(draw(pairs, DRAWS, seed), ratio, CONFIDENCE).where_drawn_apart()
-    if low is None or high is None:
-        return [round(fmean(known), 4), None, None, len(known), "; ".join(filter(None, [note, ALIKE]))]
-    return [round(fmean(known), 4), round(low, 4), round(high, 4), len(known), note]
+    few = f"fewer than {FEW} dialogues" if len(known) < FEW else ""
+    alike = ALIKE if low is None or high is None else ""
+    ends = [None if end is None else round(end, 4) for end in (low, high)]
+    return [round(fmean(known), 4), *ends, len(known), "; ".join(filter(None, [note, few, alike]))]
 
 
 def check(dialogue: Dialogue, audio: NDArray[np.float32], rate: int) -> list[Any]:

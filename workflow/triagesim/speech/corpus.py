@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from triagesim.errors import InputError
-from triagesim.jsonl import read_lines
 from triagesim.resources import load_yaml
+from triagesim.stored import read_episodes, read_recordings
+
+#: Between pairing and episode in a dialogue's id: a character that neither can hold, so that no two have one id.
+BETWEEN = "+"
 
 
 class Dialogue(NamedTuple):
@@ -61,15 +64,15 @@ def read_corpus(pool: Path, manifests: Sequence[Path]) -> list[Dialogue]:
     Raises:
         InputError: a manifest names an episode that isn't in the pool, or two have one name.
     """
-    rows = [(path, number, row) for path in manifests for number, row in read_lines(path)]
+    rows = [(path, number, row) for path in manifests for number, row in read_recordings(path)]
     wanted = {(row["pairing"], row["episode_id"]) for _, _, row in rows}
     episodes = {
-        key: row for _, row in read_lines(pool) if (key := (row.get("pairing"), row.get("episode_id"))) in wanted
+        key: row for _, row in read_episodes(pool) if (key := (row.get("pairing"), row.get("episode_id"))) in wanted
     }
     found: dict[str, Dialogue] = {}
     for path, number, row in rows:
         key = row["pairing"], row["episode_id"]
-        name = "__".join(key)
+        name = BETWEEN.join(key)
         if key not in episodes:
             raise InputError(
                 f"{path}, line {number}: {'/'.join(key)} isn't in {pool}; render the audio of this pool anew"

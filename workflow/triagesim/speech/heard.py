@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from triagesim.bootstrap import ALIKE, CONFIDENCE, DRAWS, draw, percentiles, ratio, wilson
-from triagesim.cases import Case, Vital
+from triagesim.cases import Case, Vital, with_unit
 from triagesim.errors import InputError
 from triagesim.jsonl import read_lines, write_table
 from triagesim.resources import load_yaml
 from triagesim.speech.spoken import align
-from triagesim.talk import with_unit
+from triagesim.stored import read_episodes
 from triagesim.views import NurseView, Spoken, facts_for
 
 HEADER = ["pairing", "measure", "value", "low", "high", "n", "note"]
@@ -131,7 +131,7 @@ def write_metrics(pool: Path, heard: Sequence[Path], out: Path, seed: int) -> No
     rows = [row for path in heard for _, row in read_lines(path)]
     wanted = {(row["pairing"], row["episode_id"]) for row in rows}
     episodes = {
-        key: row for _, row in read_lines(pool) if (key := (row.get("pairing"), row.get("episode_id"))) in wanted
+        key: row for _, row in read_episodes(pool) if (key := (row.get("pairing"), row.get("episode_id"))) in wanted
     }
     for row in rows:
         if (row["pairing"], row["episode_id"]) not in episodes:

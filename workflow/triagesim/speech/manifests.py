@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from triagesim.errors import InputError
-from triagesim.jsonl import dumps, gzipped, replacing, write_atomically, write_jsonl
+from triagesim.jsonl import dumps, gzipped, write_atomically, write_jsonl
 from triagesim.resources import load_yaml
 from triagesim.speech.corpus import Dialogue
 from triagesim.speech.sound import unreadable
 from triagesim.splits import patient_key, split_of
+from triagesim.temporaries import replacing
 
 _ROLES = ("nurse", "patient")
 #: The channel field of RTTM, STM and CTM: the mono mix has one. Scoring tools keep channels apart.

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from triagesim.errors import InputError
 from triagesim.fetch import catalogue, placed
-from triagesim.jsonl import digest, read_lines, write_jsonl
+from triagesim.jsonl import digest, write_jsonl
 from triagesim.resources import load_yaml
 from triagesim.speech.sound import read_audio
+from triagesim.stored import read_recordings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +125,7 @@ def transcribe(manifest: Path, out: Path, recogniser: Recogniser, log: Callable[
     Raises:
         InputError: an audio file can't be read.
     """
-    rows = [row for _, row in read_lines(manifest)]
+    rows = [row for _, row in read_recordings(manifest)]
     done: list[dict[str, Any]] = []
     for number, row in enumerate(rows, 1):
         done.append(

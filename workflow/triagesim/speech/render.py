@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from triagesim.errors import InputError, TriageSimError
-from triagesim.jsonl import digest, read_lines, sha256_of, write_jsonl
+from triagesim.jsonl import digest, sha256_of, write_jsonl
 from triagesim.resources import load_yaml
 from triagesim.speech.casting import Casting
 from triagesim.speech.crew import About, Crew, Failed, Load, Work, crew
@@ -31,6 +31,7 @@ from triagesim.speech.sound import (
 from triagesim.speech.spoken import rules_digest
 from triagesim.speech.store import Said, find, read, speak
 from triagesim.speech.voices import Speaker, Voice
+from triagesim.stored import read_episodes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,7 +147,7 @@ def read_pool(pool: Path) -> list[dict[str, Any]]:
     if not pool.is_file():
         raise InputError(f"{pool}: no such file; --pool names the pool that select_episodes.py writes")
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for number, row in read_lines(pool):
+    for number, row in read_episodes(pool):
         _check(row, f"{pool}, line {number}")
         # Without regard to case, as some file systems name files.
         key = (row["pairing"].lower(), row["episode_id"].lower())

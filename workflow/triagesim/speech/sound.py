@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import io
 from functools import cache
 from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from triagesim.errors import InputError
-from triagesim.jsonl import replacing
+from triagesim.temporaries import replacing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,13 +145,14 @@ def loudness(audio: NDArray[np.float32]) -> float | None:
 
 
 def write_audio(path: Path, samples: NDArray[np.float32], rate: int) -> None:
-    """Write 16-bit FLAC or WAV, as the name ends, under a temporary name, then rename it; loud samples are clipped."""
+    """Write 16-bit FLAC or WAV, as the name ends, whole or not at all; loud samples are clipped."""
     import soundfile
 
-    with replacing(path) as temporary, temporary.open("w+b") as file:
-        soundfile.write(file, samples, rate, format=path.suffix[1:].upper(), subtype="PCM_16")
-        file.flush()
-        os.fsync(file.fileno())
+    # In memory first: libsndfile doesn't say that a disk is full.
+    packed = io.BytesIO()
+    soundfile.write(packed, samples, rate, format=path.suffix[1:].upper(), subtype="PCM_16")
+    with replacing(path) as temporary:
+        temporary.write_bytes(packed.getbuffer())
 
 
 def read_audio(path: Path) -> tuple[NDArray[np.float32], int]:

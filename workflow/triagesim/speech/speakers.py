@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from triagesim.cases import explain
@@ -14,6 +13,7 @@ from triagesim.errors import InputError
 from triagesim.jsonl import sha256_of
 from triagesim.resources import find_path
 from triagesim.speech.voices import Person, Voice, check_ids
+from triagesim.yaml_files import read_yaml
 
 #: Seconds that a reference recording must last; XTTS's makers want more than this.
 LEAST_SECONDS = 3.0
@@ -45,9 +45,7 @@ def read_speakers(path: str) -> dict[str, tuple[Reference, list[Path]]]:
     if not file.is_file():
         raise InputError(f"audio.xtts.speakers: no file {file}; its form is explained in resources/voices/xtts.yaml")
     try:
-        people = _SPEAKERS.validate_python(yaml.safe_load(file.read_text(encoding="utf-8")) or [])
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not YAML ({error})") from None
+        people = _SPEAKERS.validate_python(read_yaml(file) or [])
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error)}") from None
     if not people:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from triagesim.errors import InputError
-from triagesim.jsonl import digest, dumps, replacing, sha256_of
+from triagesim.jsonl import digest, dumps, sha256_of
 from triagesim.resources import find_path
 from triagesim.speech.crew import THREADS
 from triagesim.speech.engine import plain
 from triagesim.speech.speakers import Reference, as_voice, check_recordings, read_speakers
 from triagesim.speech.voices import Voice
+from triagesim.temporaries import replacing
 
 if TYPE_CHECKING:
     import numpy as np

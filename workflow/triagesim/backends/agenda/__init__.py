@@ -16,7 +16,7 @@ from triagesim.requests import Answer, Completion, Request
 from triagesim.views import MasterView, NurseView, PatientView
 
 #: Bumped by hand whenever the same view and seed would give another answer; `tests/test_agenda.py` says when.
-RULES = 1
+RULES = 2
 
 
 class Agenda:

@@ -46,8 +46,12 @@ def verdict(kind: type[_V], problems: list[Problem]) -> _V:
     return kind(critique=" ".join(texts) or data()["fine"], **judged)
 
 
-def of_anybody(text: str, speaker: str, earlier: list[str]) -> Iterator[Problem]:
-    """What is wrong whoever says it, save for names."""
+def of_anybody(text: str, speaker: str, earlier: list[str], others: list[str]) -> Iterator[Problem]:
+    """What is wrong whoever says it, save for names.
+
+    Args:
+        earlier, others: the speaker's own lines so far, and those of the one it talks to.
+    """
     words = WORD.findall(text)
     if not words:
         yield problem("plausible", "empty" if speaker == "patient" else "silent")
@@ -69,6 +73,9 @@ def of_anybody(text: str, speaker: str, earlier: list[str]) -> Iterator[Problem]
     before = _said_before(text, earlier)
     if before:
         yield problem("informative", "said_before", x=short(before))
+    parroted = _said_before(text, others)
+    if parroted:
+        yield problem("plausible", "parroted", x=short(parroted))
 
 
 def names(text: str, known: str) -> Iterator[Problem]:
@@ -82,16 +89,19 @@ def names(text: str, known: str) -> Iterator[Problem]:
     if said:
         yield problem("no_names", "name", x=said["name"] or said["name2"])
         return
-    allowed = set(WORD.findall(known.lower()))
     for match in WORD.finditer(text):
+        if not match[0][0].isupper():
+            continue
         word = match[0].replace("’", "'")
         plain = word.lower().removesuffix("'s")
-        if not word[0].isupper() or word.startswith("I'") or plain in _capitals() or plain in allowed:
+        if word.startswith("I'") or plain in _capitals():
             continue
         if word.isupper() and len(word) <= 5:
             continue
         first = _AFTER_STOP.search(text[: match.start()]) is not None
-        if (first and plain in _given()) or (not first and _is_odd_capital(word)):
+        odd = plain in _given() if first else _is_odd_capital(word)
+        # What is known may be all that was said before: it is only read where it decides.
+        if odd and plain not in WORD.findall(known.lower()):
             yield problem("no_names", "name", x=word)
             return
 

@@ -31,6 +31,8 @@ _AFTER_RECORD = {
 }
 # How often any question may be put again in an interview.
 _REPEATS = 3
+# A measured temperature, in °C, after which nobody is asked about fever.
+_FEVER = 38.0
 _PAIN_WORDS = frozenset({"severe_pain", "mild_pain"})
 
 
@@ -110,7 +112,8 @@ class Plan:
         repeats = len(exchanges) - len({self._item_of(exchange) or exchange.asked for exchange in exchanges})
         if times > (2 if why == "lost" else 1) or repeats >= _REPEATS:
             return None
-        return Ask("complaint_more" if item == "complaint" else item, why)
+        again = {"complaint": "complaint_more", "onset": self._beliefs.presentation.get("onset", "onset")}
+        return Ask(again.get(item, item), why)
 
     def _unanswered(self, last: Exchange, item: str | None) -> str | None:
         """Why the last question stays open: declined, lost, unsure or vague; None when it was answered."""
@@ -178,8 +181,9 @@ class Plan:
             return True
         asks = entry.get("asks")
         if asks:
-            settled = beliefs.evidence.keys() | beliefs.absent
-            return bool(set(asks) & beliefs.evidence.keys()) or set(asks) <= settled or set(asks) <= beliefs.asked
+            known |= {"fever"} if beliefs.facts.numbers.get("temperature", 0) >= _FEVER else set()
+            settled = known | beliefs.absent
+            return bool(set(asks) & known) or set(asks) <= settled or set(asks) <= beliefs.asked
         return entry["topic"] in beliefs.asked_topics
 
     def _order(self) -> list[str]:
@@ -190,22 +194,23 @@ class Plan:
             dangers, more = dangers + more[:2], more[2:]
         pain = ["pain_score"] if presentation.get("pain") or "some_pain" in facts.present else []
         onset = [] if presentation.get("brief") else [presentation.get("onset", "onset")]
-        if pain and self._trait("self_report_credence") != "accepting":
-            pain = [*pain, "function"]
         about = ["history", "medications", "allergies"]
         dangers = self._pending_checks() + dangers
+        first = ["complaint", *self._pending_checks(), *(dangers[:1] if presentation.get("first") else [])]
         rest = self._rest(more)
         if self._beliefs.verdict.level == 1:
-            return ["complaint", *dangers[:2], "allergies", *onset, *dangers, *about]
+            return [*first, *dangers[:2], "allergies", *onset, *dangers, *about]
         if self._beliefs.verdict.level == 2:
-            return ["complaint", *dangers[:1], *onset, *pain, *dangers, "allergies", "medications", "history", *rest]
+            return [*first, *dangers[:1], *onset, *pain, *dangers, "allergies", "medications", "history", *rest]
+        if pain and self._trait("self_report_credence") != "accepting":
+            pain = [*pain, "function"]
         if self._trait("expertise") == "novice":
-            return ["complaint", *onset, *pain, "associated", *about, *dangers, *rest]
+            return [*first, *onset, *pain, "associated", *about, *dangers, *rest]
         if self._trait("algorithm_reliance") == "protocol_driven":
-            return ["complaint", *dangers, *pain, *onset, *about, *rest]
+            return [*first, *dangers, *pain, *onset, *about, *rest]
         if self._trait("expertise") == "expert" or presentation.get("onset_first"):
-            return ["complaint", *dangers[:2], *onset, *pain, *dangers, *about, *rest]
-        return ["complaint", *onset, *dangers[:1], *pain, *dangers, *about, *rest]
+            return [*first, *dangers[:2], *onset, *pain, *dangers, *about, *rest]
+        return [*first, *onset, *dangers[:1], *pain, *dangers, *about, *rest]
 
     def _rest(self, more: list[str]) -> list[str]:
         """What is asked when there is time."""

@@ -89,6 +89,9 @@ def believe(view: NurseView) -> Beliefs:
     unclear -= evidence.keys() | absent
     unsure = sum(exchange.kind == "unsure" for exchange in exchanges)
     presentation = _presentation(exchanges, facts)
+    complained = [exchange for number, exchange in enumerate(exchanges) if _is_of_complaint(number, exchange)]
+    kept_back = bool(complained) and all(exchange.kind in ("declined", "lost") for exchange in complained)
+    problem = "general" if kept_back else presentation["id"]
     return Beliefs(
         exchanges=exchanges,
         evidence=evidence,
@@ -98,7 +101,7 @@ def believe(view: NurseView) -> Beliefs:
         asked_topics=frozenset(topic for exchange in exchanges for topic in exchange.question.topics),
         pain=pain,
         facts=facts,
-        verdict=_verdict(view, facts, presentation["id"], unclear & _dangers(presentation), unsure),
+        verdict=_verdict(view, facts, problem, unclear & _dangers(presentation), unsure),
         presentation=presentation,
     )
 
@@ -167,13 +170,18 @@ def _presentation(exchanges: tuple[Exchange, ...], facts: Facts) -> dict[str, An
     """What the problem is: by what the patient came with, else by whatever else is known."""
     told_first: set[str] = set()
     for number, exchange in enumerate(exchanges):
-        if number == 0 or exchange.question.strong == "complaint":
+        if _is_of_complaint(number, exchange):
             told_first |= exchange.learnt.present
     for known in (Facts(frozenset(told_first)), Facts(facts.present)):
         found = next(entry for entry in presentations() if entry["rule"].holds(known))
         if found["id"] != "general":
             break
     return found
+
+
+def _is_of_complaint(number: int, exchange: Exchange) -> bool:
+    """Whether an exchange, `number` in the dialogue, is about what the patient came with."""
+    return number == 0 or exchange.question.strong == "complaint"
 
 
 @cache

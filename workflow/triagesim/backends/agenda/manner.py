@@ -9,7 +9,7 @@ from typing import Any
 
 from triagesim.backends.agenda.story import Story, data
 from triagesim.backends.agenda.understanding import read
-from triagesim.backends.agenda.wording import Picker, start_large, start_small, stop
+from triagesim.backends.agenda.wording import Picker, start_large, start_small
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,25 @@ _SHARE = {
     "mild": 0.2,
     "marked": 0.5,
 }
-# The most words of a line that a terse speaker adds.
+# The most words of a line that a terse speaker adds, and one who can hardly speak.
 _TERSE_LINE = 7
+_GASPED = 3
+# How often a wrong word comes first and is put right.
+_SLIPS = {"moderate": 0.2, "high": 0.45}
 # Answers that are short by nature: lines are added after them only.
-_SHORT = frozenset({"yes", "no", "none", "score", "unsure", "allergies", "medications", "history", "onset"})
+_SHORT = frozenset({"yes", "no", "none", "score", "zero", "unsure", "allergies", "medications", "history", "onset"})
 # Answers in which a symptom is put stronger or weaker than it is.
 _ABOUT_SYMPTOMS = frozenset({"complaint", "quality", "location", "score", "associated", "duration", "yes", "more"})
 # Words after which a symptom stands as a noun.
-_NOUN_AHEAD = r"\b((?:an?|the|this|of|got|have|dull|sharp|throbbing|constant|sick|odd) )"
+_NOUN_AHEAD = r"\b((?:an?|the|this|of|got|have|dull|sharp|throbbing|constant|odd) )"
 _WORD = re.compile(r"[\w'’-]+")
-_PIECES = re.compile(r"[,;:.!?…]+|\b(?:and|but|because|so|when|while|until|then)\b")
+_STOPS = re.compile(r"[,;:.!?…]+")
+_JOINTS = re.compile(r"\b(?:and|but|because|so|then)\b")
+_WHENS = re.compile(r"\b(?:when|while|until)\b")
+# The most words of a piece of a sentence in little English.
+_PIECE_WORDS = 7
+_FILLER_AHEAD = re.compile(r"(?:um|uh|er|uhm|you know|i mean|like)\b", re.IGNORECASE)
+_FILLER_BEHIND = re.compile(r"\b(?:um|uh|er|uhm|you know|i mean|like)$", re.IGNORECASE)
 
 
 def speak(draft: Draft, persona: dict[str, str], story: Story, picker: Picker, *, first: bool) -> str:
@@ -73,14 +82,17 @@ def speak(draft: Draft, persona: dict[str, str], story: Story, picker: Picker, *
     if draft.kind in _ABOUT_SYMPTOMS:
         core = [_coloured(text, persona.get("symptom_reporting", "faithful"), picker) for text in core]
     before, after = _added(draft, persona, story, picker, first=first)
+    level = persona.get("disfluency", "low")
+    if core and english != "limited" and picker.chance(_SLIPS.get(level, 0.01)):
+        core[0] = _substituted(core[0], picker)
     if english != "fluent":
         if not draft.simple:
             core = [_accented(text, english, persona.get("verbosity", "typical"), picker) for text in core]
         if english == "limited" and core and not draft.simple and not after and picker.chance(0.15):
-            core.append(stop(picker.pick(phrases["english"]["helpers"])))
+            core.append(picker.pick(phrases["english"]["helpers"]))
     sentences = [text for text in (*before, *core, *after) if text.strip(" .")]
     text = " ".join(sentences) or picker.pick(phrases["manner"]["delirious"]["before"])
-    return _disfluent(text, persona.get("disfluency", "low"), picker)
+    return _disfluent(text, "low" if story.short_of_words else level, picker, plain=english == "limited")
 
 
 def _added(
@@ -89,8 +101,8 @@ def _added(
     """The lines that traits add before and after an answer, a few at most."""
     manner = data()["manner"]
     limited = persona.get("english_proficiency") == "limited"
-    terse = persona.get("verbosity") == "terse"
-    most = 1 if limited or terse or draft.kind in _SHORT else 2
+    longest = _GASPED if story.short_of_words else _TERSE_LINE if persona.get("verbosity") == "terse" else None
+    most = 1 if limited or longest is not None or draft.kind in _SHORT else 2
     before: list[str] = []
     after: list[str] = []
     for level in _levels(persona, story, picker):
@@ -106,9 +118,10 @@ def _added(
             ahead = "before" in manner[level] and not before and draft.kind not in _SHORT and picker.chance(0.5)
             side = "before" if ahead or "after" not in manner[level] else "after"
             lines = manner[level]["first" if first and "first" in manner[level] else side]
-            fresh = [line for line in picker.fresh(lines) if not terse or len(line.split()) <= _TERSE_LINE]
+            fresh = [line for line in picker.fresh(lines) if longest is None or len(line.split()) <= longest]
             (before if side == "before" else after).extend(fresh[:1])
-    if persona.get("verbosity") == "expansive" and draft.kind not in ("deflect", "score"):
+    clear = story.cognitive_state == "alert" and story.intoxication != "marked"
+    if persona.get("verbosity") == "expansive" and clear and draft.kind not in ("deflect", "score", "zero"):
         lines = data()["simple"]["expansive"] if limited else data()["expansive"]
         room = 2 if draft.kind not in _SHORT and not before and not after else 1
         after = [*picker.fresh(lines)[:room], *after]
@@ -146,7 +159,7 @@ def _lay(text: str, literacy: str, picker: Picker) -> str:
     for pattern, says in _stand_ins():
         if literacy == "limited" or picker.chance(0.4):
             text = pattern.sub(lambda _, says=says: stand_in(says), text)  # type: ignore[misc]
-    return start_large(re.sub(r"\b(my|the|a|an|some) (my|the|a|an|some)\b", r"\2", text))
+    return start_large(re.sub(r"\b(?:my|the|an?|some) ((?:my|the|an?|some)\b)", r"\1", text, flags=re.IGNORECASE))
 
 
 @cache
@@ -170,14 +183,19 @@ def _coloured(text: str, reporting: str, picker: Picker) -> str:
 
 
 def _accented(text: str, level: str, verbosity: str, picker: Picker) -> str:
-    """A sentence in imperfect English."""
+    """A sentence in imperfect English; a small word that carries the sense stays ("a little", "one hour")."""
     rules: dict[str, Any] = data()["english"]
     words = text.replace("’", "'").split()
     dropped = rules["glue"] if level == "limited" else rules["small"]
     kept: list[str] = []
-    for word in words:
+    for word, after in zip(words, [*words[1:], ""], strict=True):
         plain = word.lower().strip(",.;:!?")
         tail = word[len(word.rstrip(",.;:!?")) :]
+        follows = after.lower().strip(",.;:!?")
+        if plain in ("a", "an") and (follows in rules["kept"] or follows in rules["one"]):
+            word = "a" if follows in rules["kept"] else "one"
+            kept.append(word if kept else start_large(word))
+            continue
         if plain in dropped and (level == "limited" or picker.chance(0.5)):
             if kept and tail:
                 kept[-1] = kept[-1].rstrip(",.;:!?") + tail
@@ -195,21 +213,45 @@ def _accented(text: str, level: str, verbosity: str, picker: Picker) -> str:
 def _in_pieces(text: str, most: int) -> str:
     """Short pieces in place of a sentence."""
     mark = "?" if text.endswith("?") else "."
-    pieces = [" ".join(piece.split()[:7]) for piece in _PIECES.split(text)]
-    pieces = [piece.strip() for piece in pieces if len(piece.strip()) > 2]
+    pieces = [cut for piece in _STOPS.split(text) for cut in _cut(piece.strip()) if len(cut) > 2]
     telling = [piece for piece in pieces if read(piece).present]
     if len(pieces) > most and telling:
         pieces = [piece for piece in pieces if piece in telling or (most > 1 and piece == pieces[0])]
     return " ".join(f"{start_large(piece)}{mark if number == 0 else '.'}" for number, piece in enumerate(pieces[:most]))
 
 
-def _disfluent(text: str, level: str, picker: Picker) -> str:
-    """Speech with filled pauses, repetitions, insertions, substitutions and broken-off words."""
+def _cut(piece: str) -> list[str]:
+    """A piece as it is if it is short, else cut before its joining words; none ends in the middle of a phrase."""
+    if len(piece.split()) <= _PIECE_WORDS:
+        return [piece]
+    parts = [part for clause in _JOINTS.split(piece) for part in _parted(clause)]
+    found = []
+    for part in parts:
+        words = part.split()[:_PIECE_WORDS]
+        while (
+            len(words) > 1 and len(words) < len(part.split()) and words[-1].lower() in data()["english"]["unfinished"]
+        ):
+            words.pop()
+        found.append(" ".join(words))
+    return found
+
+
+def _parted(clause: str) -> list[str]:
+    """A clause, cut before the words that tell when, if it is long."""
+    return [clause] if len(clause.split()) <= _PIECE_WORDS else _WHENS.split(clause)
+
+
+def _disfluent(text: str, level: str, picker: Picker, *, plain: bool) -> str:
+    """Speech with filled pauses, repetitions, insertions and broken-off words.
+
+    Args:
+        plain: no idle words are put in (`you know`): of somebody who has little of the language.
+    """
     count = len(text.split())
     wanted = {"moderate": 1 + (count > 16), "high": max(2, min(5, 1 + count // 5))}.get(level, int(picker.chance(0.06)))
     if count < 2:
         wanted = min(wanted, 1)
-    kinds = [_filled, _repeated, _inserted, _substituted, _broken]
+    kinds = [_filled, _repeated, _broken] if plain else [_filled, _repeated, _inserted, _broken]
     done = 0
     order = [*([_filled] if picker.chance(0.5) else []), *picker.shuffled(kinds), *picker.shuffled(kinds[1:])]
     for kind in order:
@@ -222,13 +264,23 @@ def _disfluent(text: str, level: str, picker: Picker) -> str:
 
 
 def _filled(text: str, picker: Picker) -> str:
-    """A filled pause at the start, or after a comma."""
+    """A filled pause at the start, or after a comma; never beside another filler."""
     pause = picker.pick(data()["disfluency"]["filled"])
-    commas = [match.end() for match in re.finditer(r", ", text)]
-    if commas and picker.chance(0.5):
+    commas = _free_commas(text)
+    if commas and (picker.chance(0.5) or _FILLER_AHEAD.match(text)):
         place = commas[picker.place(len(commas))]
-        return f"{text[:place]}{pause}, {text[place:]}"
-    return f"{start_large(pause)}, {start_small(text)}"
+        return f"{text[:place]} {pause},{text[place:]}"
+    return text if _FILLER_AHEAD.match(text) else f"{start_large(pause)}, {start_small(text)}"
+
+
+def _free_commas(text: str) -> list[int]:
+    """Where a filler may stand: behind each comma that has none on either side."""
+    places = [match.end() - 1 for match in re.finditer(r", ", text)]
+    return [
+        place
+        for place in places
+        if not _FILLER_AHEAD.match(text, place + 1) and not _FILLER_BEHIND.search(text, 0, place - 1)
+    ]
 
 
 def _repeated(text: str, picker: Picker) -> str:
@@ -244,11 +296,11 @@ def _repeated(text: str, picker: Picker) -> str:
 
 def _inserted(text: str, picker: Picker) -> str:
     """Words that say nothing, at a comma."""
-    commas = [match.start() for match in re.finditer(r", ", text)]
+    commas = _free_commas(text)
     words = picker.pick(data()["disfluency"]["inserted"])
     if commas:
         place = commas[picker.place(len(commas))]
-        return f"{text[:place]}, {words}{text[place:]}"
+        return f"{text[:place]} {words},{text[place:]}"
     ends = [match.start() for match in re.finditer(r"\.(?= |$)", text)]
     return f"{text[: ends[-1]]}, {words}{text[ends[-1] :]}" if ends and words == "you know" else text
 

@@ -11,8 +11,8 @@ from typing import Any
 from triagesim.answers import MAX_FLAGS, Action, NurseStep
 from triagesim.backends.agenda.interview import Plan
 from triagesim.backends.agenda.knowledge import Exchange, believe
-from triagesim.backends.agenda.reasoning import confidence, explanation, said_back, understood
-from triagesim.backends.agenda.understanding import says, told
+from triagesim.backends.agenda.reasoning import confidence, explanation, understood
+from triagesim.backends.agenda.understanding import read, told
 from triagesim.backends.agenda.wording import Picker, start_large, start_small
 from triagesim.cases import Vital
 from triagesim.resources import load_yaml
@@ -98,7 +98,7 @@ class _Nurse:
         line = self._picker.pick(self._data["measure"][vital])
         if hurried or self._picker.chance(0.6):
             return line
-        return f"{line} {self._picker.pick(self._data['measure_after'])}"
+        return f"{line} {self._picker.pick(self._data['measure_after'][vital])}"
 
     def _flags(self) -> list[str]:
         logged = {" ".join(flag.lower().split()) for flag in self._view.red_flags}
@@ -109,12 +109,21 @@ class _Nurse:
     def _closing(self) -> str:
         level = self._beliefs.verdict.level
         closing = self._data["closing"]
-        where = closing["now" if level == 1 else "soon" if level == 2 else "wait" if level == 3 else "minor"]
+        where = self._suited(
+            closing["now" if level == 1 else "soon" if level == 2 else "wait" if level == 3 else "minor"]
+        )
         then = closing["calm" if level <= 2 else "watch"]
         first, second = self._picker.pick(where), self._picker.pick(then)
         if self._trait("workload") == "overloaded" and level > 1:
             return first
         return f"{first} {second}"
+
+    def _suited(self, lines: list[str]) -> list[str]:
+        """The lines without those for somebody on foot, where the patient isn't."""
+        facts = self._beliefs.facts.present
+        if not {"ambulance", "cannot_walk"} & facts:
+            return lines
+        return [line for line in lines if not re.search(self._data["on_foot"], line, re.IGNORECASE)]
 
     # -- asking
 
@@ -144,12 +153,18 @@ class _Nurse:
         )
         if urgent or simple:
             wanted = entry["closed"]
-        named = self._picker.pick(self._beliefs.presentation["it"])
+        named = self._named()
         for wordings in (wanted, entry["open"] + entry["closed"]):
-            fresh = self._picker.fresh([text.replace("{it}", named) for text in wordings])
+            fresh = self._picker.fresh([text.replace("{it}", named) for text in self._suited(wordings)])
             if fresh:
                 return start_large(min(fresh, key=len) if simple else fresh[0])
         return None
+
+    def _named(self) -> str:
+        """The problem by a name that holds nothing but what was told."""
+        told = self._beliefs.facts.present | {"some_pain"} if self._beliefs.pain else self._beliefs.facts.present
+        names: list[str] = self._beliefs.presentation["it"]
+        return self._picker.pick([name for name in names if read(name).mentioned <= told] or ["this"])
 
     def _led(self, text: str) -> str:
         """A question with what is said before it: an answer to a feeling, an echo, a short word, or nothing."""
@@ -187,8 +202,8 @@ class _Nurse:
         """One symptom that the last reply brought, as a nurse says it back."""
         last = self._beliefs.exchanges[-1]
         before = {name for exchange in self._beliefs.exchanges[:-1] for name in exchange.learnt.present}
-        fresh = sorted(name for name in last.learnt.present - before if name in said_back())
-        return says(fresh[self._picker.place(len(fresh))]) if fresh else None
+        fresh = [text for name, text in self._data["echoed"].items() if name in last.learnt.present - before]
+        return fresh[self._picker.place(len(fresh))] if fresh else None
 
     def _one_more(self) -> str:
         """A question for when the agenda is done and the interview can't end yet."""

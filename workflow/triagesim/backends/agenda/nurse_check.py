@@ -39,12 +39,13 @@ def check_nurse(view: NurseLineView) -> NurseLineCheck:
 def _of_nurse(view: NurseLineView) -> Iterator[Problem]:
     text = view.draft.strip()
     earlier = [line.text for line in view.dialogue if line.speaker == "nurse"]
-    yield from of_anybody(text, "nurse", earlier)
+    replies = [line.text for line in view.dialogue if line.speaker == "patient"]
+    yield from of_anybody(text, "nurse", earlier, replies)
     if not WORD.search(text):
         if view.action == "utterance":
             yield problem("one_question", "no_question")
         return
-    heard = " ".join(line.text for line in view.dialogue if line.speaker == "patient")
+    heard = " ".join(replies)
     yield from names(text, heard)
     yield from _not_learnt(view, heard)
     yield from _too_many(view)

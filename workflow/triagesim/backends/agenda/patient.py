@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from triagesim.answers import PatientReply
+from triagesim.backends.agenda.asking import questions_in
 from triagesim.backends.agenda.manner import Draft, speak
 from triagesim.backends.agenda.story import Piece, Story, data, story_of
-from triagesim.backends.agenda.understanding import ask, read, says, sensitive, told
+from triagesim.backends.agenda.understanding import Question, ask, kind_of, read, says, sensitive, tell_apart, told
 from triagesim.backends.agenda.wording import Picker, join, start_large, stop
 from triagesim.views import PatientView
 
@@ -32,6 +34,10 @@ _MEDICAL_WORDS = re.compile(
 _ABOUT = {
     "relief": re.compile(r"\b(?:help(?:s|ed)|eas(?:es|ed)|took|tablets?|painkillers?|treatment|washed|iced?)\b"),
     "before": re.compile(r"\b(?:before|again|last time|first time|once)\b"),
+    "course": re.compile(
+        r"\b(?:better|worse|worst|same|off|steady|constant|constantly|non-?stop|solid|comes|goes|every|more|less|grow\w*"
+        r"|eas\w+|gone|again|longer|stronger|never|spread\w*|times|change\w*|waves?)\b"
+    ),
     "intake": re.compile(r"\b(?:ate|eat\w*|drink\w*|drank|lunch|supper|dinner|breakfast|food|meal|appetite)\b"),
     "smoke": re.compile(r"\bsmok\w*|\bcigar\w*|\bpack\b"),
     "home": re.compile(r"\b(?:live|wife|husband|partner|daughter|son|home|alone|married|mother|\w+friend)\b"),
@@ -40,6 +46,8 @@ _ABOUT = {
 _LISTS = ("medications", "allergies", "history")
 _YES_NO = re.compile(r"(?:.*[.!,] )?(?:can|do|does|did|is|are|was|were|have|has|will|would|could)\b", re.IGNORECASE)
 _SHIFTED = re.compile(rf"\b(?:{'|'.join(_NUMBERS[1:])}|\d{{1,2}})\b(?= (?:minutes|hours|days|weeks|months|years)\b)")
+_HOW_LONG = re.compile(r"\bhow long\b(?! ago)", re.IGNORECASE)
+_LESS = re.compile(r"\b(?:hardly|barely|mild|slight|only|just|not|bearable|no more than|doesn't)\b", re.IGNORECASE)
 _CLAUSES = re.compile(r"[,;:]\s+(?:and |but |so )?| - |\s(?:and|but|because|so|until) (?=[\w']+ [\w']+)")
 
 
@@ -103,7 +111,7 @@ class _Patient:
             "history": lambda: self._list("medical_history", "history"),
             "medications": lambda: self._list("medications", "medications"),
             "allergies": lambda: self._list("allergies", "allergies"),
-            "course": lambda: self._field("duration"),
+            "course": self._course,
             "associated": self._associated,
             "more": self._more,
             "worry": lambda: self._nothing("none", "worry", "nothing"),
@@ -164,7 +172,8 @@ class _Patient:
         short = [piece for piece in self._untold("complaint") if piece.findings]
         brief = (self._limited or self._verbosity == "terse") and not self.story.short_of_words
         if (short and (brief or self._heard.asked_before(topic="complaint"))) or not pieces:
-            pieces = [*short[:1], *pieces] if short else self._untold("complaint")
+            more = [piece for piece in pieces if not short or not piece.findings or piece.findings - short[0].findings]
+            pieces = [*short[:1], *more] if short else self._untold("complaint")
         if not pieces:
             pieces = [p for source in ("associated_symptoms", "location", "quality") for p in self._untold(source)][:2]
         if not pieces:
@@ -177,7 +186,7 @@ class _Patient:
         return draft
 
     def _onset(self) -> Draft:
-        long = "how long" in self._heard.text.lower() and self.story.pieces("duration")
+        long = _HOW_LONG.search(self._heard.text) and self.story.pieces("duration")
         pieces = self.story.pieces("duration" if long else "onset") or self.story.pieces("duration")
         if not pieces:
             return self._nothing("unsure", "onset", "unsure", "Didn't know when it began.")
@@ -206,11 +215,19 @@ class _Patient:
             return self._nothing("unsure", "score", "score", "Gave no number for the pain.")
         shift = _REPORTING.get(self.persona.get("symptom_reporting", "faithful"), 0)
         score = min(10, max(0, round(felt) + shift)) if felt > 0 else 0
-        core = [self._frame("score", _NUMBERS[score])]
+        core = [self._frame("score" if score else "zero", _NUMBERS[score])]
         if self._verbosity != "terse" and not self._limited:
-            core += severity
+            core += [text for text in severity if shift == 0 or (score and _says_less(text) is (shift < 0))]
         felt_words = "" if score == round(felt) else f"; it feels more like {felt:g}"
-        return Draft(core, "score", f"Gave the pain as {score} of 10{felt_words}.", simple=self._limited)
+        kind = "score" if score else "zero"
+        return Draft(core, kind, f"Gave the pain as {score} of 10{felt_words}.", simple=self._limited)
+
+    def _course(self) -> Draft:
+        """How it went, where the script tells more of it than since when."""
+        pieces = self.story.pieces("duration")
+        if not pieces or not _ABOUT["course"].search(pieces[0].text):
+            return self._nothing("unsure", "course", "unsure", "Couldn't say how it went.")
+        return self._field("duration")
 
     def _field(self, source: str) -> Draft:
         """An answer from one of the script's single fields."""
@@ -243,7 +260,7 @@ class _Patient:
             return texts, []
         if self._recall == "unreliable":
             return texts[:-1], []
-        if topic == "medications" and not self._limited:
+        if topic == "medications" and not (self._limited or self.story.short_of_words):
             return texts[:-1], [self.picker.pick(data()["recall"]["patchy"]["rest"])]
         return texts, []
 
@@ -282,12 +299,13 @@ class _Patient:
             short = self._verbosity == "terse" or self._limited
             said = "No." if short else start_large(self._frame("deny", denied[0]))
             return Draft([said], "no", f"Denied {denied[0]}.", simple=True)
+        of_person = any(kind_of(name) == "history" or name in sensitive() for name in asked)
         if not self.story.scripted:
-            return self._nothing("unsure", "finding", "unsure")
+            return self._nothing("unsure", "any" if of_person else "finding", "unsure")
         named = join([says(name) for name in sorted(asked)], "or")
         if self._verbosity == "terse":
             return Draft(["No."], "no", f"Denied {named}.", simple=True)
-        return self._nothing("none", "finding", "no", f"Denied {named}.")
+        return self._nothing("none", "person" if of_person else "finding", "no", f"Denied {named}.")
 
     def _confirmed(self, asked: frozenset[str], pieces: Sequence[Piece], denied: Sequence[str]) -> Draft:
         first = pieces[0]
@@ -297,7 +315,7 @@ class _Patient:
         elif first.sentence:
             core = ["Yes.", _shortened(self._text(first), asked) if brief else stop(self._text(first))]
         else:
-            phrase = first.text.split(",")[0] if brief else first.text
+            phrase = _part_about(first.text, asked) if brief else first.text
             framed = first.source == "associated_symptoms" and not brief
             core = [self._frame("confirm", phrase) if framed else f"Yes, {phrase}."]
         if self._verbosity == "expansive" and not self._limited:
@@ -328,7 +346,8 @@ class _Patient:
     def _nothing(self, bank: str, about: str | None, kind: str, disclosed: str = "Nothing new.") -> Draft:
         """A line that tells nothing of the script."""
         simple = data()["simple"]
-        key = {"deflect_complaint": "deflect", "vague": "deflect"}.get(bank, about if about in simple else bank)
+        keys = [f"{bank}_{about}", about, {"deflect_complaint": "deflect", "vague": "deflect"}.get(bank, bank)]
+        key = next((name for name in keys if name in simple), bank)
         if self._limited and key in simple:
             return Draft([self.picker.pick(simple[key])], kind, disclosed, simple=True)
         lines = data()[bank] if about is None else data()[bank][about]
@@ -362,11 +381,19 @@ class _Patient:
 def _hear(view: PatientView) -> _Heard:
     lines = view.dialogue
     last = lines[-1].text if lines and lines[-1].speaker == "nurse" else ""
-    question = ask(last)
+    question = _asked(last)
     earlier = tuple(
         line.text for line, after in pairwise(lines) if line.speaker == "nurse" and after.speaker == "patient"
     )
     return _Heard(last, question.topics, question.strong, question.findings, earlier)
+
+
+@lru_cache(maxsize=4096)
+def _asked(line: str) -> Question:
+    """What a nurse's line asks about: the sentences that ask, not those before them, unless these say nothing alone."""
+    parts = questions_in(line)
+    question = ask(" ".join(text for text in tell_apart(line) if any(part in text for part in parts)))
+    return question if question.topics or question.findings else ask(line)
 
 
 def _shift(number: str, picker: Picker) -> str:
@@ -375,6 +402,17 @@ def _shift(number: str, picker: Picker) -> str:
     moved = value + (1, 2, -1)[picker.place(3)]
     moved = value + 1 if moved < 2 else moved
     return str(moved) if number.isdigit() or moved > 10 else _NUMBERS[moved]
+
+
+def _says_less(text: str) -> bool:
+    """Whether a word on the pain makes it less than the number does."""
+    return _LESS.search(text) is not None
+
+
+def _part_about(text: str, findings: frozenset[str]) -> str:
+    """The part of a phrase that holds one of the findings, else the first."""
+    parts = re.split(r",\s+(?:and |but )?", text)
+    return next((part for part in parts if read(part).present & findings), parts[0])
 
 
 def _when(text: str) -> str:

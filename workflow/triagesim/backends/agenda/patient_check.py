@@ -64,7 +64,7 @@ def _of_patient(view: PatientLineView) -> Iterator[Problem]:
     text = view.draft.strip()
     question = _last_asked(view.dialogue)
     earlier = [line.text for line in view.dialogue if line.speaker == "patient"]
-    yield from of_anybody(text, "patient", earlier)
+    yield from of_anybody(text, "patient", earlier, [line.text for line in view.dialogue if line.speaker == "nurse"])
     if not WORD.search(text):
         return
     known = _known(view.facts.model_dump_json())
@@ -82,6 +82,7 @@ def _unfaithful(view: PatientLineView, exchange: Exchange, known: _Known) -> Ite
     if number := measured_number(exchange.reply, known.words):
         yield problem("faithful", "number", x=number)
     yield from _off_score(view, exchange)
+    yield from _not_how_bad(view, exchange)
     script = view.facts.script
     if script is None:
         return
@@ -140,6 +141,15 @@ def _off_score(view: PatientLineView, exchange: Exchange) -> Iterator[Problem]:
     below, above = _SCORES[view.persona.get("symptom_reporting", "faithful")]
     if not felt - below <= exchange.score <= felt + above:
         yield problem("faithful", "score", x=f"{felt:g} out of 10")
+
+
+def _not_how_bad(view: PatientLineView, exchange: Exchange) -> Iterator[Problem]:
+    """Something else where it was asked how bad the pain is, of somebody who is clear in the mind."""
+    script = view.facts.script
+    clear = script is not None and script.cognitive_state == "alert" and script.intoxication == "none"
+    asked = exchange.question.strong == "pain_score" and exchange.kind == "told" and exchange.score is None
+    if clear and asked and not pattern("how_bad").search(exchange.reply.lower()):
+        yield problem("informative", "not_how_bad")
 
 
 def _out_of_persona(view: PatientLineView, exchange: Exchange, known: _Known) -> Iterator[Problem]:

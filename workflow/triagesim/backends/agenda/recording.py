@@ -12,7 +12,7 @@ from triagesim.backends.agenda.asking import questions_in
 from triagesim.backends.agenda.knowledge import Exchange, exchange_of, settle
 from triagesim.backends.agenda.reasoning import understood
 from triagesim.backends.agenda.understanding import answer, implied, kind_of, lexicon, read, says, tell_apart, told
-from triagesim.backends.agenda.wording import join, start_large
+from triagesim.backends.agenda.wording import join, smooth, start_large
 from triagesim.judging import Reading, RecordNews
 from triagesim.resources import load_yaml
 from triagesim.views import ReadingView
@@ -33,6 +33,10 @@ _FIELD_OF = {
     "allergies": "allergies",
 }
 _CIRCUMSTANCES = frozenset({"onset", "location", "quality", "pain_score", "complaint"})
+# The parts of what people with little English say that are beside any answer.
+_BESIDE = (
+    "minimising", "amplifying", "anxious", "highly_distressed", "impatient", "hostile", "tangents", "expansive",
+)  # fmt: skip
 _PAIN = re.compile(r"\bpain\b|ache\b|sore throat")
 _DENIES = "denies "
 _MANNER = frozenset({"mild_pain", "severe_pain", "distress"})
@@ -149,7 +153,7 @@ def _is_no(exchange: Exchange) -> bool:
     """Whether the reply is a plain no."""
     said = " ".join(text for text in tell_apart(exchange.reply) if not _is_aside(text))
     plain = _pattern("nothing").fullmatch(_pattern("fillers").sub("", said).strip()) is not None
-    return plain or (exchange.kind == "no" and not exchange.learnt.present)
+    return plain or (exchange.kind == "no" and not exchange.learnt.present - _MANNER)
 
 
 def _asked_for(exchange: Exchange) -> list[str]:
@@ -199,14 +203,15 @@ def _words(reply: str, *, when: bool = False) -> str:
     Args:
         when: whether the sentences that tell a time are wanted, else those that hold a finding.
     """
-    sentences = [text for text in tell_apart(reply) if not _is_aside(text)] or [reply]
+    sentences = [text for text in tell_apart(reply) if not _is_aside(text)]
     telling = [text for text in sentences if (told("onset", text) if when else _field_of_any(text))]
     return _tidy((telling or sentences[: 1 if when else 2])[: _data()["sentences"]])
 
 
 def _tidy(sentences: list[str]) -> str:
     """Sentences without lead-ins and fillers, cut where they grow too long."""
-    texts = [_pattern("fillers").sub("", text) for text in sentences]
+    texts = [_pattern("fillers").sub("", _pattern("fillers").sub("", text)) for text in sentences]
+    texts = [_slips().sub("", _pattern("tail").sub("", text)) for text in texts]
     texts = [start_large(_pattern("lead_in").sub("", text.strip()).strip(" ,…")) for text in texts]
     words = " ".join(text for text in texts if text).split()
     most = _data()["most_words"]
@@ -239,11 +244,37 @@ def _field_of_any(text: str) -> bool:
 
 
 def _is_aside(text: str) -> bool:
-    """Whether a sentence holds no answer: a question back, a plea, fear or anger alone."""
-    if text.endswith("?"):
+    """Whether a sentence holds no answer: a question back, a plea, fear or anger alone, small talk."""
+    if text.endswith("?") or smooth(text) in _small_talk():
         return True
     moved = told("fear", text) or told("anger", text) or _pattern("plea").search(text.strip()) is not None
     return moved and not read(text).mentioned - _MANNER
+
+
+@cache
+def _slips() -> re.Pattern[str]:
+    """A wrong word that was put right at once, up to the right one."""
+    table: dict[str, str] = load_yaml("agenda/patient.yaml")["disfluency"]["substituted"]
+    pairs = [said.removesuffix(right).strip() for right, said in table.items() if said.endswith(right)]
+    after = [rf"\b{re.escape(wrong)} (?={right}\b)" for wrong, right in zip(pairs, table, strict=True)]
+    return re.compile("|".join(after), re.IGNORECASE)
+
+
+@cache
+def _small_talk() -> frozenset[str]:
+    """What people say beside an answer, whatever was asked."""
+    phrases = load_yaml("agenda/patient.yaml")
+    beside = [phrases["manner"], phrases["expansive"], phrases["english"]["helpers"]]
+    beside += [phrases["simple"][name] for name in _BESIDE]
+    return frozenset(smooth(text) for texts in beside for text in _texts(texts))
+
+
+def _texts(data: Any) -> list[str]:
+    """Every text in a branch of a phrase file."""
+    if isinstance(data, str):
+        return [data]
+    parts = data.values() if isinstance(data, dict) else data
+    return [text for part in parts for text in _texts(part)]
 
 
 def _data() -> dict[str, Any]:

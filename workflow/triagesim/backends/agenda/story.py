@@ -13,6 +13,7 @@ from triagesim.resources import load_yaml
 from triagesim.views import Facts
 
 _NUMBER_PART = re.compile(r"\d|\bout of ten\b|\bzero\b", re.IGNORECASE)
+_BROKEN_OFF = re.compile(r"\w(?:\.\.\.|…) ?\w")
 _ARRIVAL = re.compile(r"\btransfer\b|\bunknown-cc\b|\bs/p\b|\?", re.IGNORECASE)
 _SIDE = re.compile(r"^(?:(?P<left>l|left)|(?P<right>r|right)|(?:b|bilateral))\b\.?\s*", re.IGNORECASE)
 _PART = re.compile(
@@ -63,7 +64,8 @@ class Story:
         self.cognitive_state = script.cognitive_state if script else "alert"
         self.intoxication = script.intoxication if script else "none"
         pieces = [piece for source in self._pieces.values() for piece in source]
-        self.short_of_words = any(piece.findings & {"cannot_breathe", "drowsy"} for piece in pieces)
+        gasped = script is not None and len(_BROKEN_OFF.findall(script.story)) > 1
+        self.short_of_words = gasped or any(piece.findings & {"cannot_breathe", "drowsy"} for piece in pieces)
         self._negatives = [_first_part(text) for text in script.pertinent_negatives] if script else []
 
     def pieces(self, source: str) -> list[Piece]:

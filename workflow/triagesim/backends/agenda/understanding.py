@@ -100,9 +100,12 @@ def read(text: str) -> Reading:
 
 @lru_cache(maxsize=4096)
 def ask(text: str) -> Question:
-    """What a nurse's line asks about."""
+    """What a nurse's line asks about: not what it sets apart ("apart from the chest pain, …")."""
+    text = _SET_APART.sub("", text)
     prepared = "\n".join(_clauses(text))
     topics = tuple(name for name in lexicon()["topics"] if _topic(name).search(prepared))
+    if "allergies" in topics and _REACTS_TO.search(prepared) and not _TAKES.search(prepared):
+        topics = tuple(name for name in topics if name != "medications")
     named = frozenset(name for name in read(text).mentioned if kind_of(name) not in ("site", "course"))
     return Question(topics, named - implied(named))
 
@@ -130,12 +133,14 @@ def answer(text: str) -> Answered:
 def pain_score(text: str, *, asked: bool) -> float | None:
     """The pain score (0 … 10) that a reply gives; a bare number counts only when a number was asked for.
 
-    Of two numbers ("seven or eight") the higher one counts, as the safer reading.
+    Of two numbers ("seven or eight") the higher one counts, as the safer reading. A question back ("One more time?")
+    gives none, and neither does a number that counts something else.
     """
     prepared = " ".join(_clauses(text))
     found = [_number(match[1]) for match in _SCORE.finditer(prepared)]
     if not found and asked:
-        found = [_number(match[0]) for match in _BARE.finditer(_NOT_SCORES.sub(" ", prepared))]
+        told = " ".join(_clauses(" ".join(part for part in tell_apart(text) if not part.endswith("?"))))
+        found = [_number(match[0]) for match in _BARE.finditer(_NOT_SCORES.sub(" ", told))]
     scores = [score for score in found if 0 <= score <= 10]
     return max(scores, default=None)
 
@@ -150,10 +155,16 @@ _NUMBER = rf"\d{{1,3}}(?:\.\d)?|{'|'.join(_WORDS)}|nought"
 _SCORE = re.compile(rf"\b({_NUMBER}) ?(?:/|out of|of) ?(?:10|ten)\b")
 _BARE = re.compile(rf"\b(?:{_NUMBER})\b")
 _NOT_SCORES = re.compile(
-    rf"\b(?:{_NUMBER})(?: or (?:{_NUMBER}))? (?:hours?|days?|weeks?|months?|years?|minutes?|times|in|at)\b"
-    r"|\b(?:this|that|no|other|another) one\b|\bone of\b"
+    rf"\b(?:{_NUMBER})(?: or (?:{_NUMBER}))?"
+    r" (?:more )?(?:seconds?|minutes?|hours?|days?|nights?|weeks?|months?|years?|times?|moments?|things?|people|in"
+    r"|at(?! (?:moment|rest|worst|most|best|least)\b))\b"
+    r"|\b(?:this|that|no|other|another|which|each|every) one\b|\bone (?:of|more|side|day|by|second)\b"
 )
 _SENTENCE = re.compile(r"(?<=[.!?])(?<!\.\.\.)\s+(?=[\"'A-Z])")
+_SET_APART = re.compile(r"\b(?:apart from|aside from|other than|besides)\b[^,.?!;]*,", re.IGNORECASE)
+# Medicines that are only named as what somebody may react to, unless the question is what is taken.
+_REACTS_TO = re.compile(r"\b(?:allerg\w*|react\w*(?: badly)?) to\b")
+_TAKES = re.compile(r"\b(?:take|taking|use|using|regular\w*|prescribed)\b|\byou on\b")
 _BROKEN = re.compile(r"\b[a-z]{1,12}[-–—](?=[\s,.]|$)")
 _CLAUSE = re.compile(
     r"[.;:!?\n]+|\s[-–—]\s|\b(?:but|except|apart from|although|though|however)\b"
@@ -187,8 +198,9 @@ _ODD = re.compile(r"[^\w\s,/%.$]")
 _COMMAS = re.compile(r"(?:, )+(?=, )")
 _EDGES = re.compile(r"^(?:, )+|(?: ,)+$")
 _TWICE = re.compile(r"\b(\w+)(?: ,)? \1\b")
-# A word said again before going on ("in my, my side") is no new clause; "no, no fever" is an answer and what it denies.
-_AGAIN = re.compile(r"\b(?!no\b|yes\b)(\w+), \1\b")
+# Words said again before going on ("in my, my side", "I'm, I'm not sure") are no new clause; "no, no fever" is an
+# answer and what it denies.
+_AGAIN = re.compile(r"\b(?!no\b|yes\b)((?:\w+ )?\w+), \1\b")
 _LEAD_IN = re.compile(r"^(?:(?:well|oh|look|so|like|honestly|ah|and|i said|i already said|okay|ok|sorry) ,? ?)+")
 _GAP = r"(?: \w+){0,4}? "
 _MACRO = re.compile(r"\$(\w+)")

@@ -36,8 +36,7 @@ class Picker:
 
     def _is_fresh(self, option: str) -> bool:
         """Whether it wasn't said yet; a single word (`No.`) may come again."""
-        plain = smooth(option)
-        return " " not in plain or plain not in self._said
+        return len(_WORD.findall(option)) < 2 or smooth(option) not in self._said
 
     def chance(self, share: float) -> bool:
         """True in `share` of the cases."""
