@@ -37,6 +37,7 @@ RULES = {
     "find_duplicates": ("duplicates", ["results/metrics/duplicates.csv"]),
     "describe": ("describe", ["results/metrics/leaks.csv"]),
     "select_episodes": ("select_pool", ["results/pool.jsonl"]),
+    "render_audio": ("render_audio", ["results/audio"]),
     "export": ("export", ["results/dataset"]),
     "report": ("report", ["results/report.html", "results/report"]),
     "manifest": ("manifest", ["results/ro-crate-metadata.json"]),
@@ -125,8 +126,8 @@ def run(folder: Path, episodes: int, source: Path, options: argparse.Namespace) 
         if not costs:
             raise InputError(f"{folder}: no job of rule {rule} was measured")
         cost = Cost(sum(c.wall for c in costs), sum(c.processor for c in costs), max(c.peak for c in costs))
-        played = simulated if script == "simulate" else episodes
-        yield Row(rule, episodes, played, len(costs), cost, _size(folder, left))
+        of = simulated if script == "simulate" else episodes
+        yield Row(rule, episodes, of, len(costs), cost, _size(folder, left))
     asked = {
         LOOK: ["-m", "snakemake", "--directory", str(folder), "-n", "--rerun-triggers", "mtime"],
         STATUS: ["-m", "triagesim.cli", "status", str(folder / "journal")],

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 from triagesim.speech.casting import Casting
 from triagesim.speech.dialogue import script
 from triagesim.speech.engine import choose_engine, load_engine
-from triagesim.speech.render import choose, read_pool, render_pool
+from triagesim.speech.render import choose, read_pool, render_pool, whole_episodes
 from triagesim.speech.spoken import rules_digest
 from triagesim.speech.store import find
 
@@ -42,7 +42,7 @@ def loop(job: dict[str, Any]) -> tuple[float, float]:
     )
     ready = time.monotonic() - begun
     said = {}
-    for episode in choose(pool, None, job["dialogues"]):
+    for episode in whole_episodes(Path(job["pool"]), choose(pool, None, job["dialogues"])):
         voices = casting(episode)
         said.update({(one := kept(line.spoken, voices[line.speaker])).path: one for line in script(episode)})
     seconds = 0.0

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from dialogues import episode, stored
+from triagesim.jsonl import read_lines
 from triagesim.report import dialogues
 from triagesim.report.dialogues import Dialogues
 from triagesim.resources import RESOURCES
+from triagesim.speech.render import choose, read_pool, whole_episodes
 
 ROOT = RESOURCES.parent
 
@@ -63,3 +65,17 @@ def test_dialogues_that_the_page_cannot_hold_are_written_as_they_are_read(
     for number, chunk in enumerate(held.chunks):
         text = (tmp_path / f"data/dialogues-{number}.js").read_text(encoding="utf-8")
         assert text == f'triagesimChunk({number}, "{chunk}");\n'
+
+
+def test_of_a_pool_only_the_dialogues_that_are_spoken_are_held_whole(tmp_path: Path) -> None:
+    said = {"c-0": "one two three", "b-0": "one", "a-0": "one two"}
+    pool = stored(
+        tmp_path / "pool.jsonl", [episode([("patient", text)], episode_id=name) for name, text in said.items()]
+    )
+    rows = read_pool(pool)
+    assert all("history" not in row and "transcript" not in row for row in rows)
+    chosen = choose(rows, None, 2)
+    assert [row["episode_id"] for row in chosen] == ["b-0", "a-0"]
+    whole = {row["episode_id"]: row for _, row in read_lines(pool)}
+    assert whole_episodes(pool, chosen) == [whole["b-0"], whole["a-0"]]
+    assert whole_episodes(pool, []) == []

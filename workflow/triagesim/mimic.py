@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict, get_args
 
 from triagesim.errors import InputError
 from triagesim.governance import OPEN, Provenance
@@ -129,8 +129,7 @@ def _stated(path: Path) -> list[Provenance]:
         return []
     rows: Iterable[Any]
     if path.suffix.lower() == ".jsonl":
-        with path.open("rb") as file:
-            rows = [_whole(path, number, raw) for number, raw in enumerate(file, 1) if b'"provenance"' in raw]
+        rows = _stating(path)
     elif path.suffix.lower() == ".json":
         rows = (row for _, row in read_rows(path))
     else:
@@ -141,11 +140,26 @@ def _stated(path: Path) -> list[Provenance]:
     return [known for known in get_args(Provenance) if known in found]
 
 
-def _whole(path: Path, number: int, raw: bytes) -> Values | None:
-    """The row of a line; None for one that is rejected as it stands."""
-    with suppress(OddValue):
-        return object_of(path, number, raw)
-    return None
+class _Statement(TypedDict, total=False):
+    """What is read of a row; every start of Snakemake reads them all, in each job of a cluster too."""
+
+    provenance: Any
+
+
+def _stating(path: Path) -> Iterator[Mapping[str, Any] | None]:
+    """The rows of JSON Lines that say where they come from; none that is rejected as it stands."""
+    from msgspec import MsgspecError
+    from msgspec.json import Decoder
+
+    decode = Decoder(_Statement).decode
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            if b'"provenance"' in raw:
+                try:
+                    yield decode(raw)
+                except MsgspecError:
+                    with suppress(OddValue):
+                        yield object_of(path, number, raw)
 
 
 def provenance_of_row(row: Mapping[str, Any], declared: Provenance | None) -> Provenance | None:

@@ -119,7 +119,7 @@ def render_pool(
     style = style or Style()
     everything = read_pool(pool)
     chosen = choose(everything, pairings, max_dialogues)
-    mine = [row for row in chosen if _is_in(shard, row)]
+    mine = whole_episodes(pool, [row for row in chosen if _is_in(shard, row)])
     with crew(load, workers) as team:
         about = team.about()
         if about.fallback:
@@ -139,7 +139,7 @@ def render_pool(
 
 
 def read_pool(pool: Path) -> list[dict[str, Any]]:
-    """The pool's episodes.
+    """The pool's episodes as far as the choice and the casting need them; thousands of whole ones fill the memory.
 
     Raises:
         InputError: a line isn't a pooled episode, or one episode is there twice.
@@ -153,8 +153,22 @@ def read_pool(pool: Path) -> list[dict[str, Any]]:
         key = (row["pairing"].lower(), row["episode_id"].lower())
         if key in rows:
             raise InputError(f"{pool}, line {number}: episode {row['pairing']}/{row['episode_id']} is already above")
-        rows[key] = row
+        case = row.get("case") or {}
+        rows[key] = {
+            **{name: row.get(name) for name in ("pairing", "episode_id", "patient_persona")},
+            "case": {name: case[name] for name in ("case_id", "subject_id", "gender") if name in case},
+            "words": sum(len(line["text"].split()) for line in row["transcript"]),
+        }
     return list(rows.values())
+
+
+def whole_episodes(pool: Path, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same episodes with all that is stored of them."""
+    places = {(row["pairing"], row["episode_id"]): place for place, row in enumerate(rows)}
+    if not places:
+        return []
+    found = [row for _, row in read_episodes(pool) if (row["pairing"], row["episode_id"]) in places]
+    return sorted(found, key=lambda row: places[row["pairing"], row["episode_id"]])
 
 
 def choose(
@@ -162,7 +176,7 @@ def choose(
 ) -> list[dict[str, Any]]:
     """The dialogues that are to be spoken, fewest words first (then by pairing and episode)."""
     wanted = [row for row in rows if pairings is None or row["pairing"] in pairings]
-    return sorted(wanted, key=lambda row: (_words(row), row["pairing"], row["episode_id"]))[:max_dialogues]
+    return sorted(wanted, key=lambda row: (row["words"], row["pairing"], row["episode_id"]))[:max_dialogues]
 
 
 def assemble(about: About, folder: Path, style: Style, _engine: Callable[[], Engine], job: Job) -> dict[str, Any]:
@@ -359,10 +373,6 @@ def _check(row: dict[str, Any], where: str) -> None:
 
 def _is_line(line: Any) -> bool:
     return isinstance(line, dict) and line.get("speaker") in CHANNELS and isinstance(line.get("text"), str)
-
-
-def _words(row: dict[str, Any]) -> int:
-    return sum(len(line["text"].split()) for line in row["transcript"])
 
 
 def _is_in(shard: tuple[int, int], row: dict[str, Any]) -> bool:
