@@ -12,6 +12,12 @@ def test_a_clause_without_end_is_read() -> None:
     assert read("chest pain " * LONG).present == read("chest pain").present != frozenset()
 
 
+def test_blanks_without_end_are_read() -> None:
+    """So do these, in a complaint of a million of them."""
+    for blank in (" ", "\n", "\t ", "\u3000"):
+        assert read("chest pain" + blank * 500_000).present == read("chest pain").present != frozenset()
+
+
 def test_a_negation_counts_beside_its_finding_in_a_long_clause() -> None:
     assert "chest_pain" in read("well " * LONG + "no chest pain").absent
     assert "chest_pain" in read("no chest pain " + "well " * LONG).absent

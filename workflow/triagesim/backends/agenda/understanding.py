@@ -205,6 +205,8 @@ _LEAD_IN = re.compile(r"^(?:(?:well|oh|look|so|like|honestly|ah|and|i said|i alr
 _GAP = r"(?: \w+){0,4}? "
 _MACRO = re.compile(r"\$(\w+)")
 _FIRST = re.compile(r"\w+")
+# More blanks in a row than anybody writes: what is looked for around words takes time in their square.
+_BLANKS = re.compile(r"\s{20,}")
 # Characters before and after a finding in which a negation may stand; people's clauses are shorter than that.
 _REACH = 600
 
@@ -212,7 +214,7 @@ _REACH = 600
 @lru_cache(maxsize=16384)
 def _clauses(text: str) -> tuple[str, ...]:
     """A text in the form that patterns are written for, clause by clause."""
-    text = text.lower()
+    text = _BLANKS.sub(lambda match: "\n" if "\n" in match[0] else " ", text.lower())
     for old, new in _CONTRACTIONS:
         text = text.replace(old, new)
     text = _AGAIN.sub(r"\1", text)
