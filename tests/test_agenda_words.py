@@ -298,6 +298,8 @@ def test_everyday_words_for_medicines_swallow_no_other_word() -> None:
     terse = {"script": thyroid, "health_literacy": "limited", "verbosity": "terse"}
     assert patient("Any medical conditions?", **terse).utterance == "A gland thing in my neck."
     assert patient("Which tablets?", **terse).utterance == "My insulin shots and aspirin."
+    story = SCRIPT.model_copy(update={"story": "The emphysema's playing up again."})
+    assert "lungs's" not in patient("What's wrong?", script=story, health_literacy="limited").utterance
     assert "carbonate" not in patient("Which tablets?", script=script, health_literacy="limited").utterance
 
 
@@ -325,6 +327,7 @@ def test_a_patients_own_complaint_comes_once() -> None:
         ("A cough with rusty phlegm.", "dirty_wound"),
         ("My heart is going a million miles an hour.", "high_energy"),
         ("The others have slipped my mind.", "fall"),
+        ("The whole class has been down with gastro.", "low_mood"),
     ],
 )
 def test_words_in_another_sense_are_no_finding(text: str, never: str) -> None:
@@ -338,6 +341,7 @@ def test_words_in_another_sense_are_no_finding(text: str, never: str) -> None:
         ("You sewed up my eyebrow ten days back, and I'm to have them out today.", "wound_check"),
         ("Now it's red from the ankle to the knee.", "spreading_redness"),
         ("Where is this?", "confusion"),
+        ("The whole class has been down with gastro.", "diarrhoea"),
         ("Who you?", "confusion"),
         ("I shake when I haven't had a drink, and I stopped drinking on Monday.", "withdrawal"),
     ],

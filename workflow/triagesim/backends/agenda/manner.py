@@ -164,7 +164,7 @@ def _lay(text: str, literacy: str, picker: Picker) -> str:
 
 @cache
 def _stand_ins() -> list[tuple[re.Pattern[str], str]]:
-    return [(re.compile(rf"\b(?:{entry['words']})\b", re.IGNORECASE), entry["says"]) for entry in data()["lay"]]
+    return [(re.compile(rf"\b(?:{entry['words']})\b(?!'s)", re.IGNORECASE), entry["says"]) for entry in data()["lay"]]
 
 
 def _coloured(text: str, reporting: str, picker: Picker) -> str:
