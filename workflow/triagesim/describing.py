@@ -66,6 +66,9 @@ def read_language(paths: Iterable[Path], subjects: dict[tuple[str, str], str]) -
                 acuity = int(row["acuity"]) if row["acuity"] else None
                 cluster = f"subject {subject}" if subject else row["case_id"]
                 by_pairing[row["pairing"]].append({**row, **measured, "acuity": acuity, "cluster": cluster})
+    for rows in by_pairing.values():
+        # A sum of fractions depends on their order in its last digit.
+        rows.sort(key=lambda row: str(row["episode_id"]))
     return by_pairing
 
 
