@@ -55,6 +55,7 @@ def episode(number: int = 0, talk: list[tuple[str, str]] = TALK, **changes: Any)
     return {
         "pairing": "agenda",
         "episode_id": f"case-{number}-0",
+        "status": "ok",
         "case": {"case_id": f"case-{number}", "gender": "male"},
         "nurse_persona": {"gender": "female", "workload": "quiet"},
         "patient_persona": {"age_group": "adult"},
@@ -163,7 +164,12 @@ def assert_level(row: dict[str, Any], folder: Path) -> None:
 
 
 def test_a_dialogue_and_its_speakers_have_the_stated_loudness(render: Any, tmp_path: Path) -> None:
-    for row in render([episode(), episode(1, TALK[:2], nurse_persona={"gender": "male"}, case={"gender": "female"})]):
+    for row in render(
+        [
+            episode(),
+            episode(1, TALK[:2], nurse_persona={"gender": "male"}, case={"case_id": "other", "gender": "female"}),
+        ]
+    ):
         assert_level(row, tmp_path / "audio")
 
 
@@ -373,7 +379,10 @@ def test_a_patient_keeps_its_voice_and_takes_the_cases_gender() -> None:
 
 
 def test_the_same_pool_gives_the_same_bytes(render: Any, tmp_path: Path) -> None:
-    pool = [episode(0), episode(1, TALK[:3], nurse_persona={"gender": "male"}, case={"gender": "female"})]
+    pool = [
+        episode(0),
+        episode(1, TALK[:3], nurse_persona={"gender": "male"}, case={"case_id": "other", "gender": "female"}),
+    ]
     render(pool, out="one")
     (tmp_path / "store").rename(tmp_path / "elsewhere")
     render(pool[::-1], out="two")
@@ -509,7 +518,7 @@ def test_a_damaged_stored_line_is_named(render: Any, tmp_path: Path) -> None:
         ({"episode_id": "../x"}, "line 2: episode_id: expected .*found '../x'"),
         ({"pairing": None}, "line 2: pairing: expected"),
         ({"transcript": []}, "line 2: transcript: expected one or more"),
-        ({"transcript": [{"speaker": "doctor", "text": "Hi"}]}, "line 2: transcript: expected .*nurse or patient"),
+        ({"transcript": [{"speaker": "doctor", "text": "Hi"}]}, "line 2: no whole episode .*'doctor'"),
         ({"episode_id": "CASE-0-0"}, "line 2: episode agenda/CASE-0-0 is already above"),
     ],
 )
@@ -601,7 +610,7 @@ def kokoro() -> Engine:
 def test_kokoro_speaks_dialogues_in_the_personas_genders_and_the_same_in_another_process(
     render: Any, kokoro: Engine, tmp_path: Path
 ) -> None:
-    turned = {"nurse_persona": {"gender": "male"}, "case": {"gender": "female"}}
+    turned = {"nurse_persona": {"gender": "male"}, "case": {"case_id": "other", "gender": "female"}}
     rows = render([episode(0, [TALK[2], TALK[4]]), episode(1, [TALK[0], TALK[4]], **turned)], by=kokoro)
     assert len(rows) == 2
     for row in rows:
