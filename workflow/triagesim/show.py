@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import csv
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from triagesim.cases import VITAL_NAMES, with_unit
 from triagesim.errors import InputError
+from triagesim.jsonl import read_json
+from triagesim.shards import of_run
 from triagesim.stored import read_episodes
 
+_CONFIG = Path("results/config.json")
 _EPISODES = Path("results/episodes")
 _REJECTS = Path("results/cases/rejects.csv")
 
@@ -23,7 +27,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("files", nargs="*", type=Path, help=".jsonl files; all of results/episodes/ unless given")
     parser.add_argument("--pairing", help="only of this pairing")
     args = parser.parse_args(arguments)
-    files = args.files or sorted(_EPISODES.glob(f"{args.pairing or '*'}/*.jsonl"))
+    files = args.files or list(_of_run(args.pairing or "*"))
     names: set[str] = set()
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in files:
@@ -44,6 +48,14 @@ def main(arguments: list[str]) -> int:
         raise InputError(f"no episode {args.episode!r} in {len(files)} file(s){hint}")
     print("\n\n".join(as_text(episode) for episode in found.values()))
     return 0
+
+
+def _of_run(pairing: str) -> Iterator[Path]:
+    """The files of the pairings of that pattern, without what an earlier number of shards left."""
+    run = read_json(_CONFIG) if _CONFIG.is_file() else {}
+    for folder in sorted(_EPISODES.glob(pairing)):
+        files = sorted(folder.glob("*.jsonl"))
+        yield from of_run(files, run.get("shards")) or files
 
 
 def _name_pairings(asked: str | None) -> None:
