@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from triagesim.cases import load_cases
 from triagesim.config import check_config
 from triagesim.errors import InputError
 from triagesim.jsonl import read_table
+from triagesim.pairing import check_files
 
 BAD = [
     "../x", "..", ".", "/etc/passwd", "a/b", "a\\b", "-x", "--help", ".hidden", "_x", "a b", "a\n", "\na", "a\x00b",
@@ -71,3 +73,19 @@ def test_a_name_in_the_configuration_is_a_plain_one(name: str) -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_any_plain_name_is_taken(name: str) -> None:
     assert check_config(_config(pairing=name, model=name)).expanded()[0].slug == name
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"data": {"source": "c{a}.jsonl", "provenance": "synthetic"}}, "data.source"),
+        ({"personas": {"nurse": {"file": "{a,b}/nurse.yaml"}}}, "personas.nurse.file"),
+        ({"measures": {"reviews": "r}.csv"}}, "measures.reviews"),
+        ({"review": {"returned": "back {1}"}}, "review.returned"),
+        ({"journal": {"dir": "{"}}, "journal.dir"),
+    ],
+)
+def test_a_path_with_what_snakemake_takes_for_a_wildcard_is_told_by_its_key(change: dict[str, Any], key: str) -> None:
+    config = check_config({**_config(), **change})
+    with pytest.raises(InputError, match=f"{re.escape(key)}: .*braces"):
+        check_files(config)

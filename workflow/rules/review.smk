@@ -3,6 +3,11 @@ from triagesim.review.questions import asked
 
 RETURNED = sorted(map(str, Path(CONFIG.review.returned).glob("*.csv")))
 
+try:
+    check_names(RETURNED, "review.returned")
+except TriageSimError as error:
+    sys.exit(f"error: {error}")
+
 
 rule review_kit:
     input:

@@ -35,6 +35,6 @@ def command(main: Callable[[], int | None]) -> NoReturn:
 
 
 def write_anywhere() -> None:
-    """Show `?` for what the terminal's encoding has no sign for, in place of an error: our texts hold ° and –."""
+    """Show `?` for what the terminal has no sign for, as stderr does without being told: our texts hold ° and –."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
