@@ -1,7 +1,8 @@
 # Review by clinicians, asked for by name: a blinded kit goes out, filled-in files come back.
 from triagesim.review.questions import asked
 
-RETURNED = sorted(map(str, Path(CONFIG.review.returned).glob("*.csv")))
+# A Mac lays a hidden file of its own beside each.
+RETURNED = sorted(map(str, Path(CONFIG.review.returned).glob("[!.]*.csv")))
 
 try:
     check_names(RETURNED, "review.returned")

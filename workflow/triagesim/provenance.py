@@ -239,7 +239,7 @@ def _models(config: Config, results: Path) -> Iterator[Entity]:
         own = find_path(getattr(model, "model", ""))
         if own.suffix == ".gguf" and own.is_file():
             yield {"@id": f"#weights-{name}", "@type": "CreativeWork", "name": own.name, "sha256": sha256_of(own)}
-    for path in sorted((results / "models").glob("*.json")):
+    for path in sorted((results / "models").glob("[!.]*.json")):
         marker = json.loads(path.read_text(encoding="utf-8"))
         catalogue = load_yaml("models/catalogue.yaml").get(path.stem, {})
         yield {

@@ -17,6 +17,8 @@ from triagesim.stored import read_episodes
 
 _CONFIG = Path("results/config.json")
 _EPISODES = Path("results/episodes")
+# Not what is being written at this moment, or was when a job was killed.
+_WHOLE = "[!.]*.jsonl"
 _REJECTS = Path("results/cases/rejects.csv")
 
 
@@ -54,7 +56,7 @@ def _of_run(pairing: str) -> Iterator[Path]:
     """The files of the pairings of that pattern, without what an earlier number of shards left."""
     run = read_json(_CONFIG) if _CONFIG.is_file() else {}
     for folder in sorted(_EPISODES.glob(pairing)):
-        files = sorted(folder.glob("*.jsonl"))
+        files = sorted(folder.glob(_WHOLE))
         yield from of_run(files, run.get("shards")) or files
 
 
@@ -66,7 +68,7 @@ def _name_pairings(asked: str | None) -> None:
     """
     from triagesim.config import nearest
 
-    there = sorted({path.parent.name for path in _EPISODES.glob("*/*.jsonl")})
+    there = sorted({path.parent.name for path in _EPISODES.glob(f"*/{_WHOLE}")})
     if asked is not None and there:
         hint = nearest(asked, there)
         raise InputError(f"no pairing {asked!r} in {_EPISODES}{hint}; there are {', '.join(there)}")
