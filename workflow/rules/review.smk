@@ -58,5 +58,5 @@ rule review:
             )
         ),
     shell:
-        "python {params.script:q} {input.returned} --folder {params.folder:q} --key {input.key}"
+        "python {params.script:q} {input.returned:q} --folder {params.folder:q} --key {input.key}"
         " --episodes {params.episodes} --out-dir results/review 2>&1 | tee -i {log}"
