@@ -229,6 +229,22 @@ def test_show_names_the_near_pairing_and_says_that_a_case_was_rejected(tmp_path:
     assert "rejects.csv" not in triagesim("show", name[:-1] + "9", cwd=tmp_path).stderr
 
 
+def test_show_passes_over_what_an_earlier_number_of_shards_or_a_kill_left(tmp_path: Path) -> None:
+    simulate(tmp_path / "run.jsonl")
+    folder = tmp_path / "results" / "episodes" / "agenda"
+    folder.mkdir(parents=True)
+    name = ids(tmp_path / "run.jsonl")[0]
+    now = (tmp_path / "run.jsonl").read_text(encoding="utf-8")
+    (folder / "1-of-1.jsonl").write_text(now, encoding="utf-8")
+    (folder / "1-of-4.jsonl").write_text(now.replace('"text":"', '"text":"Stale. '), encoding="utf-8")
+    for left in (".part0.1-of-1.jsonl", ".part0.2-of-4.jsonl"):
+        (folder / left).write_text('{"episode_id":', encoding="utf-8")
+    (tmp_path / "results" / "config.json").write_text('{"shards": 1}', encoding="utf-8")
+    assert triagesim("show", name, cwd=tmp_path).stdout == triagesim("show", name, tmp_path / "run.jsonl").stdout
+    (tmp_path / "results" / "config.json").write_text('{"shards": 7}', encoding="utf-8")
+    assert triagesim("show", name, cwd=tmp_path).returncode == 0
+
+
 # The driver of the rule, killed.
 
 

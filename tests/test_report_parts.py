@@ -412,3 +412,14 @@ def test_style_and_drawings_name_only_colours_that_both_themes_have() -> None:
     used = [RESOURCES / "report/page.css", RESOURCES.parent / "workflow/triagesim/report/figures.py"]
     named = set(re.findall(r"var\(--(\w+)\)", "".join(path.read_text(encoding="utf-8") for path in used)))
     assert named <= light
+
+
+def test_what_an_earlier_number_of_shards_left_is_not_offered(results: Path) -> None:
+    write_json(results / "config.json", {"audio": {"shards": 2}})
+    (results / "audio").mkdir()
+    for name in ("1-of-1", "1-of-2", "2-of-2"):
+        (results / f"audio/manifest-{name}.jsonl").write_text("\n" if name != "1-of-1" else "{}\n", encoding="utf-8")
+    assert [Path(path).name for path in re.findall("^open: (.*)", closing_lines(results), re.MULTILINE)][3:] == [
+        "manifest-1-of-2.jsonl",
+        "manifest-2-of-2.jsonl",
+    ]

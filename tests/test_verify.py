@@ -124,3 +124,15 @@ def test_a_lost_case_and_a_lost_episode_are_missed(results: Path) -> None:
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no config\.json"):
         verify(tmp_path)
+
+
+def test_a_source_outside_of_the_runs_folder_is_found(results: Path) -> None:
+    stated = json.loads((results / "config.json").read_text(encoding="utf-8"))
+    hidden = results.parent / ".cases"
+    hidden.mkdir()
+    shutil.copy2(results.parent / stated["data"]["source"], hidden)
+    shutil.copy2(results.parent / stated["data"]["source"], results.parent.parent / "outside.jsonl")
+    for place in ("../outside.jsonl", ".cases/vignettes.jsonl"):
+        stated["data"]["source"] = place
+        (results / "config.json").write_text(json.dumps(stated), encoding="utf-8")
+        assert verify(results)[0] == []

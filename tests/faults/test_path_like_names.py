@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,8 @@ from triagesim.cases import load_cases
 from triagesim.config import check_config
 from triagesim.errors import InputError
 from triagesim.jsonl import read_table
+from triagesim.pairing import check_files
+from triagesim.resources import RESOURCES
 
 BAD = [
     "../x", "..", ".", "/etc/passwd", "a/b", "a\\b", "-x", "--help", ".hidden", "_x", "a b", "a\n", "\na", "a\x00b",
@@ -71,3 +77,36 @@ def test_a_name_in_the_configuration_is_a_plain_one(name: str) -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_any_plain_name_is_taken(name: str) -> None:
     assert check_config(_config(pairing=name, model=name)).expanded()[0].slug == name
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"data": {"source": "c{a}.jsonl", "provenance": "synthetic"}}, "data.source"),
+        ({"personas": {"nurse": {"file": "{a,b}/nurse.yaml"}}}, "personas.nurse.file"),
+        ({"measures": {"reviews": "r}.csv"}}, "measures.reviews"),
+        ({"review": {"returned": "back {1}"}}, "review.returned"),
+        ({"journal": {"dir": "{"}}, "journal.dir"),
+    ],
+)
+def test_a_path_with_what_snakemake_takes_for_a_wildcard_is_told_by_its_key(change: dict[str, Any], key: str) -> None:
+    config = check_config({**_config(), **change})
+    with pytest.raises(InputError, match=f"{re.escape(key)}: .*braces"):
+        check_files(config)
+
+
+def test_a_returned_file_is_one_word_of_the_command_whatever_its_name(tmp_path: Path) -> None:
+    names = ["$HOME 's \".csv", "*.csv", "Dr Ä; true.csv"]
+    returned = tmp_path / "back here"
+    returned.mkdir()
+    for name in [*names, "._hidden.csv"]:
+        (returned / name).touch()
+    source = str(RESOURCES / "cases/vignettes.jsonl")
+    config = {**_config(), "data": {"source": source, "provenance": "synthetic"}, "review": {"returned": str(returned)}}
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text(json.dumps(config), encoding="utf-8")
+    command = [sys.executable, "-m", "snakemake", "review", "-n", "-p", "--directory", str(tmp_path)]
+    done = subprocess.run(command, cwd=RESOURCES.parent, capture_output=True, text=True, check=True, timeout=600)
+    [words] = re.findall(r"^ *Shell command: +(python \S+/review\.py .*) 2>&1", done.stdout + done.stderr, re.MULTILINE)
+    given = shlex.split(words)
+    assert given[2 : given.index("--folder")] == sorted(str(returned / name) for name in names)

@@ -1,7 +1,13 @@
 # Review by clinicians, asked for by name: a blinded kit goes out, filled-in files come back.
 from triagesim.review.questions import asked
 
-RETURNED = sorted(map(str, Path(CONFIG.review.returned).glob("*.csv")))
+# A Mac lays a hidden file of its own beside each.
+RETURNED = sorted(map(str, Path(CONFIG.review.returned).glob("[!.]*.csv")))
+
+try:
+    check_names(RETURNED, "review.returned")
+except TriageSimError as error:
+    sys.exit(f"error: {error}")
 
 
 rule review_kit:
@@ -52,5 +58,5 @@ rule review:
             )
         ),
     shell:
-        "python {params.script:q} {input.returned} --folder {params.folder:q} --key {input.key}"
+        "python {params.script:q} {input.returned:q} --folder {params.folder:q} --key {input.key}"
         " --episodes {params.episodes} --out-dir results/review 2>&1 | tee -i {log}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from triagesim.temporaries import FULL
 
 def command(main: Callable[[], int | None]) -> NoReturn:
     """Run a command and exit: 0 or what it returns, or the error's own code with `error: …` on stderr."""
+    write_anywhere()
     try:
         code = main() or 0
     except TriageSimError as error:
@@ -30,3 +32,9 @@ def command(main: Callable[[], int | None]) -> NoReturn:
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     sys.exit(code)
+
+
+def write_anywhere() -> None:
+    """Show `?` for what the terminal has no sign for, as stderr does without being told: our texts hold ° and –."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")

@@ -29,7 +29,7 @@ from triagesim.mimic import provenance_of
 from triagesim.personas import PERSONAS, Pool, load_personas
 from triagesim.prompts import PromptSet, prompts_digest
 from triagesim.requests import Role
-from triagesim.resources import find_path, is_there, load_yaml
+from triagesim.resources import check_names, find_path, is_there, load_yaml
 
 
 class Seated(BaseModel):
@@ -110,6 +110,8 @@ def check_files(config: Config) -> Provenance:
         "personas.nurse.file": config.personas.nurse.file,
         "measures.reviews": config.measures.reviews,
     }
+    for key, path in {**named, "review.returned": config.review.returned, "journal.dir": config.journal.dir}.items():
+        check_names([path], key)
     missing = [f"{key}: no file {path}" for key, path in named.items() if path and not is_there(find_path(path))]
     if missing:
         raise InputError("; ".join(missing) + " (looked for in the working folder and beside the workflow)")

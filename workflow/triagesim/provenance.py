@@ -11,7 +11,6 @@ import binascii
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 from collections import defaultdict
@@ -30,6 +29,7 @@ from triagesim.errors import InputError
 from triagesim.jsonl import digest, dumps, read_lines, sha256_of, write_json
 from triagesim.mimic import provenance_of, source_files
 from triagesim.resources import RESOURCES, find_path, load_yaml
+from triagesim.shards import of_run
 from triagesim.source_code import code_digest
 from triagesim.stored import read_model
 
@@ -39,7 +39,6 @@ NOT_RECORDED = ("config.json", CRATE, "review/returned")
 
 #: What has a folder for each pairing, below results.
 _BY_PAIRING = frozenset({"episodes", "usage", "scores", "measures", "completion", "language", "leaks"})
-_SHARD = re.compile(r"(?:^|-)\d+-of-(\d+)$")
 
 Entity = dict[str, Any]
 
@@ -73,7 +72,7 @@ def write_crate(results: Path, snakemake: Path, root: Path) -> None:
         *_packages(),
         *_data(config),
         *_models(config, results),
-        *_voices(results),
+        *_voices(config, results),
         _device(),
         *_content(config),
     ]
@@ -121,8 +120,7 @@ def _left(name: Path, config: Config, slugs: Set[str]) -> bool:
     top = name.parts[0]
     if top == "pairings":
         return name.stem not in slugs
-    number = _SHARD.search(name.stem)
-    if number and int(number[1]) != (config.audio.shards if top == "audio" else config.shards):
+    if not of_run([name], config.audio.shards if top == "audio" else config.shards):
         return True
     return top in _BY_PAIRING and len(name.parts) > 2 and name.parts[1] not in slugs
 
@@ -241,7 +239,7 @@ def _models(config: Config, results: Path) -> Iterator[Entity]:
         own = find_path(getattr(model, "model", ""))
         if own.suffix == ".gguf" and own.is_file():
             yield {"@id": f"#weights-{name}", "@type": "CreativeWork", "name": own.name, "sha256": sha256_of(own)}
-    for path in sorted((results / "models").glob("*.json")):
+    for path in sorted((results / "models").glob("[!.]*.json")):
         marker = json.loads(path.read_text(encoding="utf-8"))
         catalogue = load_yaml("models/catalogue.yaml").get(path.stem, {})
         yield {
@@ -265,11 +263,11 @@ def _revision(model: BaseModel) -> str:
     return head.read_text(encoding="ascii").strip() if options["backend"] == "vllm" and head.is_file() else "not told"
 
 
-def _voices(results: Path) -> Iterator[Entity]:
+def _voices(config: Config, results: Path) -> Iterator[Entity]:
     """The speech engines that spoke, with their licences and voices, from the manifests of the recordings."""
     engines: dict[str, Entity] = {}
     voices: defaultdict[str, set[str]] = defaultdict(set)
-    for path in sorted((results / "audio").glob("manifest-*.jsonl")):
+    for path in of_run((results / "audio").glob("manifest-*.jsonl"), config.audio.shards):
         for _, row in read_lines(path):
             engine = row["engine"]
             engines[engine["name"]] = engine

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from triagesim.errors import InputError
 from triagesim.yaml_files import read_yaml
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -43,3 +45,18 @@ def find_path(path: str | Path) -> Path:
 def is_there(path: Path) -> bool:
     """Whether there is such a file or folder; there is none by a name that can't be one."""
     return os.path.exists(path)  # noqa: PTH110
+
+
+def check_names(paths: Iterable[str | Path | None], key: str = "") -> None:
+    """Make sure that Snakemake can use such paths: braces are wildcards for it, and nothing can say that they aren't.
+
+    Args:
+        key: the one of the configuration that leads to them.
+
+    Raises:
+        InputError: names the first that it can't use.
+    """
+    for path in paths:
+        if path is not None and set("{}") & set(str(path)):
+            said = f"{key}: " if key else ""
+            raise InputError(f"{said}{path}: Snakemake takes braces in a path for wildcards; give it another name")

@@ -5,14 +5,20 @@ from __future__ import annotations
 import argparse
 import csv
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from triagesim.cases import VITAL_NAMES, with_unit
 from triagesim.errors import InputError
+from triagesim.jsonl import read_json
+from triagesim.shards import of_run
 from triagesim.stored import read_episodes
 
+_CONFIG = Path("results/config.json")
 _EPISODES = Path("results/episodes")
+# Not what is being written at this moment, or was when a job was killed.
+_WHOLE = "[!.]*.jsonl"
 _REJECTS = Path("results/cases/rejects.csv")
 
 
@@ -23,7 +29,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("files", nargs="*", type=Path, help=".jsonl files; all of results/episodes/ unless given")
     parser.add_argument("--pairing", help="only of this pairing")
     args = parser.parse_args(arguments)
-    files = args.files or sorted(_EPISODES.glob(f"{args.pairing or '*'}/*.jsonl"))
+    files = args.files or list(_of_run(args.pairing or "*"))
     names: set[str] = set()
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in files:
@@ -46,6 +52,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _of_run(pairing: str) -> Iterator[Path]:
+    """The files of the pairings of that pattern, without what an earlier number of shards left."""
+    run = read_json(_CONFIG) if _CONFIG.is_file() else {}
+    for folder in sorted(_EPISODES.glob(pairing)):
+        files = sorted(folder.glob(_WHOLE))
+        yield from of_run(files, run.get("shards")) or files
+
+
 def _name_pairings(asked: str | None) -> None:
     """Say which pairings there are, where another one was asked for.
 
@@ -54,7 +68,7 @@ def _name_pairings(asked: str | None) -> None:
     """
     from triagesim.config import nearest
 
-    there = sorted({path.parent.name for path in _EPISODES.glob("*/*.jsonl")})
+    there = sorted({path.parent.name for path in _EPISODES.glob(f"*/{_WHOLE}")})
     if asked is not None and there:
         hint = nearest(asked, there)
         raise InputError(f"no pairing {asked!r} in {_EPISODES}{hint}; there are {', '.join(there)}")

@@ -18,6 +18,7 @@ from triagesim.measured import rates
 from triagesim.pairing import ResolvedPairing
 from triagesim.resources import load_yaml
 from triagesim.scoring import summarize_scores
+from triagesim.shards import of_run
 from triagesim.stored import read_model, read_recordings
 
 #: The tables of agreement, `results/metrics/<name>.csv` (`triagesim.metric_tables`).
@@ -108,7 +109,8 @@ def closing_lines(results: Path) -> str:
         flow = read_json(results / "cases" / "flow.json")
         rejected = f"{flow['rejected']} rejected" + (f" ({place}/cases/rejects.csv)" if flow["rejected"] else "")
         lines.append(f"cases: {flow['read']} rows read, {rejected}, {_to_simulate(flow, rows, results / 'pairings')}")
-    manifests = sorted((results / "audio").glob("manifest-*.jsonl"))
+    run = read_json(results / "config.json") if (results / "config.json").exists() else {}
+    manifests = of_run((results / "audio").glob("manifest-*.jsonl"), run.get("audio", {}).get("shards"))
     if flow and rows:
         width = max(24, *(len(row["pairing"]) + 2 for row in rows))
         lines.append(

@@ -26,7 +26,7 @@ from triagesim.config import Config
 from triagesim.errors import InputError, TriageSimError
 from triagesim.jsonl import read_json, read_lines, read_table, sha256_of, write_json
 from triagesim.provenance import CRATE, recorded_hashes
-from triagesim.resources import RESOURCES
+from triagesim.resources import RESOURCES, is_there
 from triagesim.stored import read_model
 from triagesim.temporaries import folder_beside
 
@@ -210,7 +210,16 @@ def _link(results: Path, scratch: Path, config: Config) -> None:
     if salt.exists():
         (journal / "_salt").symlink_to(salt)
     stated = {**config.model_dump(mode="json"), "journal": {"dir": ".journal"}}
-    write_json(scratch / ".config.json", stated)
+    write_json(scratch / ".config.json", _as_seen_from(results.parent, scratch, stated))
+
+
+def _as_seen_from(run: Path, scratch: Path, value: Any) -> Any:
+    """A configuration whose paths lead from the scratch folder where they lead from the run's, also out of it."""
+    if isinstance(value, dict):
+        return {key: _as_seen_from(run, scratch, part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_as_seen_from(run, scratch, part) for part in value]
+    return str(run / value) if isinstance(value, str) and is_there(run / value) > is_there(scratch / value) else value
 
 
 def _link_file(path: Path, place: Path) -> None:

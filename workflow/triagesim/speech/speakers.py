@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from triagesim.cases import explain
 from triagesim.errors import InputError
 from triagesim.jsonl import sha256_of
-from triagesim.resources import find_path
+from triagesim.resources import check_names, find_path
 from triagesim.speech.voices import Person, Voice, check_ids
 from triagesim.yaml_files import read_yaml
 
@@ -64,9 +64,11 @@ def recordings_of(path: str) -> list[Path]:
     """A file of speakers and all their recordings: what a change of which makes other voices.
 
     Raises:
-        InputError: as `read_speakers` does.
+        InputError: as `read_speakers` does, or Snakemake can't use the name of one.
     """
-    return [find_path(path), *(one for _, paths in read_speakers(path).values() for one in paths)]
+    found = [find_path(path), *(one for _, paths in read_speakers(path).values() for one in paths)]
+    check_names(found, "audio.xtts.speakers")
+    return found
 
 
 def check_recordings(path: str, speakers: dict[str, tuple[Reference, list[Path]]]) -> None:
