@@ -252,6 +252,12 @@ def test_a_sound_run_of_a_real_model_needs_no_caution() -> None:
         ({"selected_by_acuity": {"3": 30, "2": 30}}, {}, "Levels 1, 4, 5: fewer than 5 cases each"),
         ({}, {"labels": "demo-quality model"}, "With a demo-quality model: p. Don't judge language models by it."),
         ({}, {"labels": "baseline without a language model"}, "With a baseline without a language model: p."),
+        (
+            {},
+            {"labels": "baseline without a language model", "nurse_model": "big", "patient_model": "agenda"},
+            "With a baseline without a language model in some roles: p. What is said there are rules, no language model.",
+        ),
+        ({}, {"unchecked_speech": 1}, "which is in doubt in 1 case (level 1,"),
         ({}, {"leaked_label": 4}, "p: in 4 dialogues the nurse was told"),
         ({}, {"other_scale": 4}, "p: 4 dialogues used another scale"),
         ({}, {"error": 2, "ok": 58}, "p: 2 of 60 episodes failed"),
