@@ -366,6 +366,20 @@ def test_an_empty_file_is_not_offered(results: Path) -> None:
     ]
 
 
+def test_an_older_dataset_is_not_taken_for_one_of_data_that_is_not_open(results: Path) -> None:
+    card = results / "dataset/README.md"
+    card.parent.mkdir()
+    card.write_text("A card", encoding="utf-8")
+    assert "dataset/README.md" in closing_lines(results)
+    write_json(results / "cases/flow.json", {**FLOW, "provenance": {"deidentified": 60}})
+    printed = closing_lines(results)
+    assert "dataset/README.md" not in printed
+    assert "note: No dataset is made of such data" in printed
+    assert "dataset is of an earlier run" in printed
+    write_json(results / "config.json", {"dataset": {"include_credentialed": True}})
+    assert "dataset/README.md" in closing_lines(results)
+
+
 def test_the_first_line_says_which_pairings_take_fewer_cases(results: Path) -> None:
     limits = {"p": None, "q": 12, "r": 12, "s": 60, "t": 3, "gone": 1}
     for name, limit in limits.items():
