@@ -255,7 +255,7 @@ def test_a_sound_run_of_a_real_model_needs_no_caution() -> None:
         (
             {},
             {"labels": "baseline without a language model", "nurse_model": "big", "patient_model": "agenda"},
-            "With a baseline without a language model in some roles: p. What is said there are rules, no language model.",
+            "With a baseline without a language model in some roles: p. What is said there are rules,",
         ),
         ({}, {"unchecked_speech": 1}, "which is in doubt in 1 case (level 1,"),
         ({}, {"leaked_label": 4}, "p: in 4 dialogues the nurse was told"),
