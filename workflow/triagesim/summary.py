@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from triagesim.cautions import cautions, graded_cases, graded_levels, restricted
 from triagesim.completion import Judge
 from triagesim.config import Model, Score
+from triagesim.environment import as_seen
 from triagesim.errors import InputError
 from triagesim.governance import attributions
 from triagesim.jsonl import read_json, read_table, write_json, write_table
@@ -97,9 +97,7 @@ def total_usage(shards: Iterable[Path]) -> dict[str, Any]:
 
 def closing_lines(results: Path) -> str:
     """What a finished run shows: where the rows went, a table by pairing, what to know of it, and the paths to open."""
-    # With --directory the caller stands elsewhere: a whole path is right from anywhere.
-    whole = os.environ.get("PWD") != str(Path.cwd())
-    place = results.absolute() if whole else results
+    place = as_seen(results)
     metrics = results / "metrics"
     lines = []
     rows = list(read_values(metrics / "summary.csv")) if (metrics / "summary.csv").exists() else []
