@@ -146,6 +146,13 @@ def test_a_table_is_read_in_any_usual_delimiter_and_encoding(
     assert case.model_dump()["arrived"] == "\u6025"
 
 
+def test_a_table_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("case_id,chief_complaint\r\na,Fall\r\nb,Migraña\r\n".encode("cp1252"))
+    with pytest.raises(InputError, match=r"a\.csv, line 3: not UTF-8 .*CSV UTF-8"):
+        load_cases(path)
+
+
 @pytest.mark.parametrize("content", [b"case_id,x\na,\xe9\n", b'case_id,x\na,"b\n', b"\xff\xfec"])
 def test_a_table_that_cannot_be_read_to_its_end_is_refused_as_a_whole(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.csv"

@@ -252,6 +252,12 @@ def test_a_sound_run_of_a_real_model_needs_no_caution() -> None:
         ({"selected_by_acuity": {"3": 30, "2": 30}}, {}, "Levels 1, 4, 5: fewer than 5 cases each"),
         ({}, {"labels": "demo-quality model"}, "With a demo-quality model: p. Don't judge language models by it."),
         ({}, {"labels": "baseline without a language model"}, "With a baseline without a language model: p."),
+        (
+            {},
+            {"labels": "baseline without a language model", "nurse_model": "big", "patient_model": "agenda"},
+            "With a baseline without a language model in some roles: p. What is said there are rules,",
+        ),
+        ({}, {"unchecked_speech": 1}, "which is in doubt in 1 case (level 1,"),
         ({}, {"leaked_label": 4}, "p: in 4 dialogues the nurse was told"),
         ({}, {"other_scale": 4}, "p: 4 dialogues used another scale"),
         ({}, {"error": 2, "ok": 58}, "p: 2 of 60 episodes failed"),
@@ -358,6 +364,20 @@ def test_an_empty_file_is_not_offered(results: Path) -> None:
         "report.html",
         "summary.csv",
     ]
+
+
+def test_an_older_dataset_is_not_taken_for_one_of_data_that_is_not_open(results: Path) -> None:
+    card = results / "dataset/README.md"
+    card.parent.mkdir()
+    card.write_text("A card", encoding="utf-8")
+    assert "dataset/README.md" in closing_lines(results)
+    write_json(results / "cases/flow.json", {**FLOW, "provenance": {"deidentified": 60}})
+    printed = closing_lines(results)
+    assert "dataset/README.md" not in printed
+    assert "note: No dataset is made of such data" in printed
+    assert "dataset is of an earlier run" in printed
+    write_json(results / "config.json", {"dataset": {"include_credentialed": True}})
+    assert "dataset/README.md" in closing_lines(results)
 
 
 def test_the_first_line_says_which_pairings_take_fewer_cases(results: Path) -> None:

@@ -362,7 +362,7 @@ def test_a_configuration_that_is_no_yaml_says_where(finished: Path) -> None:
     path = finished / "config/config.yaml"
     path.write_text(path.read_text(encoding="utf-8") + "shards: [4\n", encoding="utf-8")
     text = snakemake(finished, "snakemake -n", expect=1)
-    assert re.search(r"error: config/config.yaml, line \d+: not YAML", text)
+    assert re.search(r"error: /.*/config/config\.yaml, line \d+: not YAML", text)
 
 
 def test_a_missing_source_is_told_although_the_results_are_there(finished: Path) -> None:

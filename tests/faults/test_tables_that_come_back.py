@@ -51,7 +51,7 @@ def test_a_line_that_a_table_program_made_a_fraction_of_is_the_same_line(tmp_pat
     file = _file(tmp_path, _row(line="2.0", edit="It hurts here."))
     assert read_returned([file], LINES)["r1", "D1-ab12"].edits == {2: "It hurts here."}
     twice = _file(tmp_path, _row(line="2", edit="It hurts."), _row(line="2.0", edit="It hurts here."))
-    with pytest.raises(InputError, match="line 3: rater r1 answered D1-ab12 2 already"):
+    with pytest.raises(InputError, match="line 3: rater r1 answered line 2 of D1-ab12 already"):
         read_returned([twice], LINES)
 
 

@@ -8,7 +8,7 @@ from triagesim.backends.keys import check_keys
 from triagesim.clock import settle_times
 from triagesim.config import check_config
 from triagesim.demand import demand
-from triagesim.environment import prepare
+from triagesim.environment import as_seen, prepare
 from triagesim.governance import OPEN, close_folders
 from triagesim.jsonl import digest, write_json
 from triagesim.limits import clear_mark
@@ -19,7 +19,11 @@ from triagesim.speech.recognise import check_installed
 from triagesim.summary import closing_lines
 
 try:
-    CONFIG = check_config(config, ", ".join(map(str, workflow.configfiles)) or "config")
+    CONFIG = check_config(
+        config,
+        ", ".join(str(as_seen(Path(path))) for path in workflow.configfiles)
+        or "config",
+    )
     PROVENANCE = check_files(CONFIG)
     PAIRINGS = {pairing.slug: resolve(CONFIG, pairing) for pairing in CONFIG.expanded()}
 except TriageSimError as error:

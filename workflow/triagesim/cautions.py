@@ -79,7 +79,12 @@ def _of_pairings(
     texts = rules["texts"]
     for label in sorted({label for row in rows for label in _labels(row)}):
         kind = next((kind for kind in ("demo", "baseline") if label.startswith(kind)), "label")
-        yield texts[kind].format(pairing=_names(row for row in rows if label in _labels(row)), label=label)
+        named = [row for row in rows if label in _labels(row)]
+        beside = [row for row in named if kind == "baseline" and len(_models(row)) > 1]
+        if alone := [row for row in named if row not in beside]:
+            yield texts[kind].format(pairing=_names(alone), label=label)
+        if beside:
+            yield texts["baseline_beside"].format(pairing=_names(beside), label=label)
     for row in rows:
         for key in ("leaked_label", "other_scale", "error"):
             if row[key]:
@@ -87,8 +92,8 @@ def _of_pairings(
     yield from _of_completion(rows, texts)
     unchecked = [row for row in rows if row.get("unchecked_speech")]
     if unchecked:
-        counts = ", ".join(str(row["unchecked_speech"]) for row in unchecked)
-        yield texts["unchecked_speech"].format(pairing=_names(unchecked), n=counts)
+        counted = _cases([row["unchecked_speech"] for row in unchecked])
+        yield texts["unchecked_speech"].format(pairing=_names(unchecked), n=counted)
     if nothing := [row for row in rows if not row["graded"]]:
         yield texts["nothing"].format(pairing=_names(nothing))
     least = rules["few_cases"]
@@ -115,6 +120,17 @@ def _of_completion(rows: list[Mapping[str, Any]], texts: Mapping[str, str]) -> I
 
 def _labels(row: Mapping[str, Any]) -> list[str]:
     return [label for label in (row["labels"] or "").split("; ") if label]
+
+
+def _models(row: Mapping[str, Any]) -> set[str]:
+    return {row[key] for key in ("nurse_model", "patient_model", "judge_model") if row.get(key)}
+
+
+def _cases(counts: list[int]) -> str:
+    """As "1 case", "9 cases each" or "9, 3 cases"."""
+    if len(set(counts)) > 1:
+        return f"{', '.join(map(str, counts))} cases"
+    return f"{counts[0]} case{'s' if counts[0] != 1 else ''}{' each' if len(counts) > 1 else ''}"
 
 
 def _names(rows: Iterable[Mapping[str, Any]]) -> str:

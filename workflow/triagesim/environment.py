@@ -23,6 +23,11 @@ KEY_FILE = "TRIAGESIM_KEY_FILE"
 MARGIN, LEAST_MARGIN, MOST_MARGIN = 0.05, 20, 300
 
 
+def as_seen(path: Path) -> Path:
+    """A path as whoever gave the command can open it: whole under `--directory`, where they stand elsewhere."""
+    return path.absolute() if os.environ.get("PWD") != str(Path.cwd()) else path
+
+
 def prepare(package_folder: Path, runtime: dict[str, Any]) -> None:
     """Set what the rules' commands inherit; every Snakemake process does it when it reads the workflow.
 

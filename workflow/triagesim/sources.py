@@ -84,7 +84,10 @@ def open_table(path: Path, anchors: tuple[str, ...] = ID_COLUMNS) -> Iterator[Ta
             next(reader)
             yield Table(columns, _cells(reader, len(columns)))
     except UnicodeError as error:
-        raise InputError(f"{path}: not UTF-8 ({getattr(error, 'reason', error)}); save the file as UTF-8") from None
+        reason = getattr(error, "reason", error)
+        raise InputError(
+            f"{path}{_bad_line(path)}: not UTF-8 ({reason}); save the file as UTF-8 (table programs: CSV UTF-8)"
+        ) from None
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -114,6 +117,20 @@ def _open_text(path: Path) -> IO[str]:
         encoding = "utf-16" if file.read(2) in _UTF16 else "utf-8-sig"
     text: IO[str] = opened(path, "rt", encoding=encoding, newline="")
     return text
+
+
+def _bad_line(path: Path) -> str:
+    """Which line of a file isn't UTF-8, as ", line 3"; nothing for UTF-16, whose lines aren't told by their bytes."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            if number == 1 and line[:2] in _UTF16:
+                break
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return f", line {number}"
+    return ""
 
 
 def _header(path: Path, line: str, anchors: tuple[str, ...]) -> tuple[str, list[str]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from triagesim.cautions import cautions, graded_cases, graded_levels
+from triagesim.cautions import cautions, graded_cases, graded_levels, restricted
 from triagesim.completion import Judge
 from triagesim.config import Model, Score
+from triagesim.environment import as_seen
 from triagesim.errors import InputError
 from triagesim.governance import attributions
 from triagesim.jsonl import read_json, read_table, write_json, write_table
@@ -98,9 +98,7 @@ def total_usage(shards: Iterable[Path]) -> dict[str, Any]:
 
 def closing_lines(results: Path) -> str:
     """What a finished run shows: where the rows went, a table by pairing, what to know of it, and the paths to open."""
-    # With --directory the caller stands elsewhere: a whole path is right from anywhere.
-    whole = os.environ.get("PWD") != str(Path.cwd())
-    place = results.absolute() if whole else results
+    place = as_seen(results)
     metrics = results / "metrics"
     lines = []
     rows = list(read_values(metrics / "summary.csv")) if (metrics / "summary.csv").exists() else []
@@ -122,8 +120,20 @@ def closing_lines(results: Path) -> str:
         counts = (graded_cases(agreement), graded_levels(agreement)) if agreement is not None else ()
         lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, *counts)]
     paths = [results / "report.html", metrics / "summary.csv", results / "pool.jsonl", *manifests]
+    dataset = results / "dataset" / "README.md"
+    if restricted(flow) and not _exports_restricted(results / "config.json"):
+        lines.append(
+            "note: No dataset is made of such data unless dataset.include_credentialed says so."
+            + (f" {place}/dataset is of an earlier run: don't take it for this one's." if dataset.exists() else "")
+        )
+    else:
+        paths.append(dataset)
     lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists() and path.stat().st_size]
     return "\n".join([*lines, *attributions(flow.get("provenance", {}))])
+
+
+def _exports_restricted(config: Path) -> bool:
+    return config.exists() and bool(read_json(config)["dataset"]["include_credentialed"])
 
 
 def _to_simulate(flow: dict[str, Any], rows: list[dict[str, Any]], pairings: Path) -> str:

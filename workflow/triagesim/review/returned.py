@@ -48,7 +48,8 @@ def read_returned(paths: Iterable[Path], lines: Mapping[str, Mapping[int, str]])
             place = _place(row["line"].strip(), lines[item], where)
             line = "" if place is None else str(place)
             if first := told.get((rater, item, line)):
-                raise InputError(f"{where}: rater {rater} answered {item} {line} already, at {first}; keep one of them")
+                what = f"line {line} of {item}" if line else item
+                raise InputError(f"{where}: rater {rater} answered {what} already, at {first}; keep one of them")
             told[rater, item, line] = where
             review = found.setdefault((rater, item), Reviewed({}, {}, ""))
             if place is not None:
