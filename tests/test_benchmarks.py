@@ -101,7 +101,10 @@ def test_the_command_prints_labelled_rows_and_the_page_shows_the_same(tmp_path: 
     assert sizes == {
         "shipped (circular: the rules were written with these at hand)": ["48", "240"],
         "held-out (never opened while the rules were written)": ["14", "70"],
-        "MIMIC-IV-ED demo (complaint only, no script; two rules were added after reading demo dialogues)": ["2", "10"],
+        "MIMIC-IV-ED demo (complaint only, no script; some rules and words were mended after reading demo dialogues)": [
+            "2",
+            "10",
+        ],
     }
     for name in ("shipped", "held-out", "MIMIC-IV-ED demo"):
         assert [row[1] for row in table if row[0] == name][-2:] == ["always 2", "always 3"]

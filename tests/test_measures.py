@@ -680,8 +680,10 @@ def test_the_snippets_of_the_page_run(
     for snippet in snippets:
         exec(snippet, {})
     right = sum(episode["final_triage"] == episode["case"]["acuity"] for episode in episodes)
-    lines = sum("utterance" in line for episode in episodes for line in episode["history"])
-    rejected = sum(len(line.get("verification", {}).get("rejected", ())) for e in episodes for line in e["history"])
+    lines = [line for episode in episodes for line in episode["history"] if "utterance" in line]
+    checks = [line.get("verification", {}) for line in lines]
+    # What the master wrote anew is no revision of the agent's.
+    written = sum(not check.get("edited") for check in checks) + sum(len(check.get("rejected", ())) for check in checks)
     scored, drops = capsys.readouterr().out.splitlines()
     assert scored == f"{right} right of {len(episodes)}"
-    assert drops == f"0.0 {1 / (lines + rejected)}"
+    assert drops == f"0.0 {1 / written}"

@@ -74,7 +74,9 @@ STAGES: dict[str, Callable[[Path, Path], Any]] = {
     "language": lambda file, out: write_language(file, out / "l.csv", out / "k.csv"),
     "duplicates": lambda file, out: write_duplicates([file], out / "d.csv"),
     "pool": lambda file, out: select_pool([file], out / "p.jsonl", Pool(balanced="weights")),
-    "report": lambda file, out: Dialogues.gather([file], pooled=set(), spoken={}, case_flags={}).index(),
+    "report": lambda file, out: Dialogues.gather(
+        [file], out, held=10**9, pooled=set(), spoken={}, case_flags={}
+    ).index(),
     "dataset": lambda file, out: export(
         [file], out / "set", splits={"all": 1}, seed=0, salt=out / "salt", provenance="synthetic"
     ),

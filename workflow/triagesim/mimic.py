@@ -157,7 +157,7 @@ def _stating(path: Path) -> Iterator[Mapping[str, Any] | None]:
             if b'"provenance"' in raw:
                 try:
                     yield decode(raw)
-                except MsgspecError:
+                except (MsgspecError, RecursionError):
                     with suppress(OddValue):
                         yield object_of(path, number, raw)
 

@@ -75,7 +75,7 @@ def choose(runs: Iterable[Path], options: Pool) -> Selection:
     members, left_out = [], []
     # The levels of traits are few: each text is held once.
     known: dict[Any, Any] = {}
-    for episode in (episode for path in runs for episode in read_scored(path)):
+    for episode in (episode for path in runs for episode in read_scored(path, whole=True)):
         case = episode["case"]
         level = case.get("acuity")
         head = (pairing_of(episode), str(episode["episode_id"]), str(case["case_id"]), level)
