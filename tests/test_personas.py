@@ -30,6 +30,7 @@ from triagesim.personas import (
     Registry,
     Role,
     Trait,
+    _inverses,
     anchors,
     for_case,
     generate,
@@ -397,6 +398,17 @@ def test_a_draw_depends_on_seed_and_episode_alone(numbers: list[int]) -> None:
     drawn = [pool.draw(3, episode) for episode in episodes]
     assert drawn == [again.draw(3, episode) for episode in reversed(episodes)][::-1]
     assert drawn != [pool.draw(4, episode) for episode in episodes]
+
+
+@pytest.mark.parametrize("numbers", [range(20), range(0, 100_000, 50)], ids=["few", "many"])
+def test_a_draw_is_the_same_whether_its_inverses_are_kept_or_computed(
+    numbers: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, episodes = Pool(personas("patient", list(numbers)), "patient"), [f"case-{k}-0" for k in range(40)]
+    kept = [pool.draw(3, episode) for episode in episodes]
+    monkeypatch.setattr("triagesim.personas._LARGEST_TABLE", 0)
+    monkeypatch.setattr("triagesim.personas._inverses", _inverses.__wrapped__)
+    assert [pool.draw(3, episode) for episode in episodes] == kept
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (200, 420), (300, 2_000)])

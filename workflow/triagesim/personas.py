@@ -7,7 +7,7 @@ import itertools
 import math
 import random
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -363,11 +363,11 @@ class _Order:
 
     def rank(self, number: int) -> int:
         """At which place `number` comes."""
-        return (self._a * self._inverse[(number + self._b) % self._prime] + self._c) % self._prime
+        return (self._a * self._inverse((number + self._b) % self._prime) + self._c) % self._prime
 
     def at(self, rank: int) -> int:
         """Which number comes at place `rank`."""
-        return (self._a * self._inverse[(rank - self._c) % self._prime] - self._b) % self._prime
+        return (self._a * self._inverse((rank - self._c) % self._prime) - self._b) % self._prime
 
     def first(self, numbers: Collection[int]) -> int:
         """Which of `numbers` comes first."""
@@ -376,13 +376,19 @@ class _Order:
         return next(number for number in map(self.at, range(self._prime)) if number in numbers)
 
 
+#: The largest prime whose inverses are kept (8 MB). A draw asks for some hundred; to compute one takes twice as long.
+_LARGEST_TABLE = 2**20
+
+
 @cache
-def _inverses(prime: int) -> array[int]:
-    """The inverse of every number modulo a prime; 0 for 0. A draw looks up some hundred of them."""
+def _inverses(prime: int) -> Callable[[int], int]:
+    """What gives the inverse of a number below a prime modulo it; 0 for 0."""
+    if prime > _LARGEST_TABLE:
+        return lambda number: pow(number, -1, prime) if number else 0
     found = array("L", [0, 1])
     for number in range(2, prime):
         found.append(prime - prime // number * found[prime % number] % prime)
-    return found
+    return found.__getitem__
 
 
 @cache
