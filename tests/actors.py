@@ -37,6 +37,12 @@ def personas(role: Any, count: int = 3) -> list[Persona]:
     return [PERSONAS[role].model_validate(known.at(number * (known.size // count))) for number in range(count)]
 
 
+def seats(llm: Any, judge: Any = None) -> dict[str, Any]:
+    """What `simulate` wants of one backend that plays nurse and patient, with a few personas each."""
+    talking = {"nurse_llm": llm, "patient_llm": llm, "judge_llm": judge}
+    return {**talking, "nurse_personas": personas("nurse"), "patient_personas": personas("patient")}
+
+
 class Puppet:
     """Answers validly at random, by the request's seed alone; remembers what it was asked.
 

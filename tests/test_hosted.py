@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import a_case, personas
+from actors import a_case, seats
 from fault_server import FAULTS, Fault, FaultServer, instance
 from triagesim import simulate
 from triagesim.answers import NurseStep, PatientReply, nurse_step
@@ -812,10 +812,7 @@ def episodes(server: FaultServer, provenance: str = "synthetic", **options: Any)
     backend = OpenAICompatible("m", base_url=server.url, max_workers=4)
     made = simulate(
         [a_case(f"case-{number}", provenance=provenance) for number in range(3)],
-        nurse_llm=backend,
-        patient_llm=backend,
-        nurse_personas=personas("nurse"),
-        patient_personas=personas("patient"),
+        **seats(backend),
         max_turns=3,
         min_questions=1,
         **options,
@@ -853,11 +850,7 @@ def test_a_judged_run_that_speculates_on_an_own_server_gets_every_answer() -> No
         backend = Unforgiving("m", base_url=server.url, local=True, max_workers=3, timeout=5)
         done = simulate(
             [a_case(f"case-{number}", provenance="synthetic") for number in range(8)],
-            nurse_llm=backend,
-            patient_llm=backend,
-            judge_llm=backend,
-            nurse_personas=personas("nurse"),
-            patient_personas=personas("patient"),
+            **seats(backend, backend),
             max_turns=3,
             min_questions=1,
             speculation="full",

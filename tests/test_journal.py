@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import Puppet, a_case, personas
+from actors import Puppet, a_case, seats
 from triagesim import Features, simulate
 from triagesim.errors import BackendError, StopRun
 from triagesim.journal import Journal, read_records, shard_lock
@@ -31,10 +31,7 @@ NAME = CallName("c0-0", "nurse", 0)
 def play(llm: Any, journal: Path) -> list[str]:
     episodes = simulate(
         CASES,
-        nurse_llm=llm,
-        patient_llm=llm,
-        nurse_personas=personas("nurse"),
-        patient_personas=personas("patient"),
+        **seats(llm),
         max_turns=2,
         journal=journal,
     )
@@ -135,11 +132,7 @@ class Moody(Puppet):
 def play_judged(llm: Moody, journal: Path, speculation: Any) -> list[str]:
     episodes = simulate(
         CASES[:4],
-        nurse_llm=llm,
-        patient_llm=llm,
-        judge_llm=llm,
-        nurse_personas=personas("nurse"),
-        patient_personas=personas("patient"),
+        **seats(llm, llm),
         max_turns=3,
         features=Features(appearance=True),
         speculation=speculation,
@@ -284,18 +277,14 @@ def test_data_that_may_not_leave_never_reaches_a_backend_that_is_not_declared_lo
         llm = Hosted()
         episodes = simulate(
             [a_case(provenance=provenance)],
-            nurse_llm=llm,
-            patient_llm=llm,
-            nurse_personas=personas("nurse"),
-            patient_personas=personas("patient"),
+            **seats(llm),
         )
         with pytest.raises(StopRun, match="isn't"):
             list(episodes)
         assert llm.requests == []
     for provenance in ("synthetic", "mimic_iv_ed_demo"):
         llm = Hosted()
-        options: dict[str, Any] = {"nurse_personas": personas("nurse"), "patient_personas": personas("patient")}
-        assert list(simulate([a_case(provenance=provenance)], nurse_llm=llm, patient_llm=llm, **options))
+        assert list(simulate([a_case(provenance=provenance)], **seats(llm)))
         assert llm.requests
 
 
@@ -333,8 +322,7 @@ def test_a_judge_that_was_down_leaves_no_mark_on_an_episode_that_had_not_ended(
 
     def judged(judge: Any) -> list[dict[str, Any]]:
         llm, options = Puppet(), {"max_turns": 2, "concurrency": 1, "journal": tmp_path}
-        roles = {"nurse_personas": personas("nurse"), "patient_personas": personas("patient")}
-        return list(simulate(CASES, nurse_llm=llm, patient_llm=llm, judge_llm=judge, **roles, **options))
+        return list(simulate(CASES, **seats(llm, judge), **options))
 
     with pytest.raises(StopRun, match="answered none of the last 5 calls"):
         judged(Down("judge"))

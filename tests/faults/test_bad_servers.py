@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors import a_case, personas
+from actors import a_case, seats
 from fault_server import FaultServer
 from triagesim import simulate
 from triagesim.backends.hosted import OpenAICompatible
@@ -26,11 +26,7 @@ def play(server: FaultServer, journal: Path, **options: Any) -> list[str]:
     backend = OpenAICompatible("m", base_url=server.url, max_workers=4, **options)
     made = simulate(
         [a_case(f"case-{number}", provenance="synthetic") for number in range(3)],
-        nurse_llm=backend,
-        patient_llm=backend,
-        judge_llm=backend,
-        nurse_personas=personas("nurse"),
-        patient_personas=personas("patient"),
+        **seats(backend, backend),
         max_turns=2,
         min_questions=1,
         journal=journal,

@@ -121,7 +121,7 @@ def closing_lines(results: Path) -> str:
         lines += [f"note: {caution}" for caution in cautions(flow, rows, spoken, *counts)]
     paths = [results / "report.html", metrics / "summary.csv", results / "pool.jsonl", *manifests]
     dataset = results / "dataset" / "README.md"
-    if restricted(flow) and not _exports_restricted(results / "config.json"):
+    if restricted(flow) and not (run and run["dataset"]["include_credentialed"]):
         lines.append(
             "note: No dataset is made of such data unless dataset.include_credentialed says so."
             + (f" {place}/dataset is of an earlier run: don't take it for this one's." if dataset.exists() else "")
@@ -130,10 +130,6 @@ def closing_lines(results: Path) -> str:
         paths.append(dataset)
     lines += [f"open: {place / path.relative_to(results)}" for path in paths if path.exists() and path.stat().st_size]
     return "\n".join([*lines, *attributions(flow.get("provenance", {}))])
-
-
-def _exports_restricted(config: Path) -> bool:
-    return config.exists() and bool(read_json(config)["dataset"]["include_credentialed"])
 
 
 def _to_simulate(flow: dict[str, Any], rows: list[dict[str, Any]], pairings: Path) -> str:

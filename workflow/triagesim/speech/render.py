@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from triagesim.errors import InputError, TriageSimError
-from triagesim.jsonl import digest, sha256_of, write_jsonl
+from triagesim.jsonl import digest, read_lines, sha256_of, write_jsonl
 from triagesim.resources import load_yaml
 from triagesim.speech.casting import Casting
 from triagesim.speech.crew import About, Crew, Failed, Load, Work, crew
@@ -167,7 +167,8 @@ def whole_episodes(pool: Path, rows: Sequence[dict[str, Any]]) -> list[dict[str,
     places = {(row["pairing"], row["episode_id"]): place for place, row in enumerate(rows)}
     if not places:
         return []
-    found = [row for _, row in read_episodes(pool) if (row["pairing"], row["episode_id"]) in places]
+    # `read_pool` has checked every line.
+    found = [row for _, row in read_lines(pool) if (row["pairing"], row["episode_id"]) in places]
     return sorted(found, key=lambda row: places[row["pairing"], row["episode_id"]])
 
 
